@@ -1,0 +1,7 @@
+//! One file per subcommand: its arguments, its usage text, its action.
+
+pub mod bench;
+pub mod host;
+pub mod plan;
+pub mod run;
+pub mod sim;

@@ -1,0 +1,39 @@
+//! Exit codes and the one line a failure prints.
+
+use std::process::ExitCode;
+
+/// What a command ends with.
+#[derive(Debug)]
+pub enum Failure {
+    /// Exit 2: the call or the machine is not as it must be. One line: what, where, what to do.
+    Usage(String),
+    /// Exit 1: a finding, or the thing measured failed.
+    #[allow(dead_code, reason = "used by the commands that measure")]
+    Finding(String),
+}
+
+/// A command's result: the exit code, or the line to print.
+pub type Outcome = Result<ExitCode, Failure>;
+
+/// Prints a failure as one line on stderr and turns the outcome into the process's exit code.
+pub fn report(outcome: Outcome) -> ExitCode {
+    match outcome {
+        Ok(code) => code,
+        Err(Failure::Usage(line)) => {
+            eprintln!("flagstone: {line}");
+            ExitCode::from(2)
+        }
+        Err(Failure::Finding(line)) => {
+            eprintln!("flagstone: {line}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+/// Lets a closed pipe end the program quietly, as every other Unix tool does.
+pub fn restore_sigpipe() {
+    // SAFETY: called first thing in main, before any other thread exists.
+    unsafe {
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+    }
+}

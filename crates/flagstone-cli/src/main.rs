@@ -1,0 +1,39 @@
+//! The `flagstone` command: parse first, act once, exit with a documented code.
+
+mod cmd;
+mod exit;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Run programs on Flagstone, ask what any kernel's slab policy would choose, look at this host.
+///
+/// Exit status: 0 fine, 1 a finding or the measured thing failed, 2 usage or environment;
+/// `run` exits with the status of its command.
+#[derive(Parser)]
+#[command(name = "flagstone", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Plan(cmd::plan::Args),
+    Host(cmd::host::Args),
+    Bench(cmd::bench::Args),
+    Run(cmd::run::Args),
+    Sim(cmd::sim::Args),
+}
+
+fn main() -> ExitCode {
+    exit::restore_sigpipe();
+    let outcome = match Cli::parse().command {
+        Command::Plan(args) => cmd::plan::run(&args),
+        Command::Host(args) => cmd::host::run(&args),
+        Command::Bench(args) => cmd::bench::run(&args),
+        Command::Run(args) => cmd::run::run(&args),
+        Command::Sim(args) => cmd::sim::run(&args),
+    };
+    exit::report(outcome)
+}

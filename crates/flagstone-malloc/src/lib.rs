@@ -1,0 +1,2 @@
+//! libflagstone
+#![no_std]
