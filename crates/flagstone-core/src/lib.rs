@@ -21,4 +21,7 @@
 extern crate std;
 
 pub mod base;
+pub mod page;
+pub mod platform;
 pub mod policy;
+pub mod sync;
