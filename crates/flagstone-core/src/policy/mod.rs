@@ -26,6 +26,7 @@
 
 mod classes;
 mod cpus;
+mod kernel_caches;
 mod layout;
 mod order;
 mod partial;
@@ -39,6 +40,7 @@ mod watermarks;
 
 pub use classes::{LargestClass, SizeClasses};
 pub use cpus::{CpuRule, Cpus};
+pub use kernel_caches::{KERNEL_CACHES, KernelCache};
 pub use layout::{LayoutRule, ObjectLayout, ObjectSpec};
 pub use order::{OBJECTS_PER_SLAB_MAX, OrderQuery, OrderRule, SlabShape};
 pub use partial::{CpuPartial, CpuPartialRule, MAX_PARTIAL, MIN_PARTIAL, MinPartialRule};
