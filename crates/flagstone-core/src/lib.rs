@@ -17,7 +17,7 @@
 //! statics and no assembly.
 #![no_std]
 
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 extern crate std;
 
 pub mod base;
