@@ -21,7 +21,9 @@
 extern crate std;
 
 pub mod base;
+pub mod heap;
 pub mod page;
 pub mod platform;
 pub mod policy;
+pub mod slab;
 pub mod sync;

@@ -98,7 +98,9 @@ impl<P: Platform> Heap<P> {
 
     /// Remembers what to build with when the first cold call comes (a static's address).
     pub fn set_config(&self, config: &'static HeapConfig) {
-        self.stage.config.store(core::ptr::from_ref(config).cast_mut(), Ordering::Release);
+        self.stage
+            .config
+            .store(core::ptr::from_ref(config).cast_mut(), Ordering::Release);
     }
 
     /// The heap's parts, built if need be; `None` when memory is refused.
@@ -127,14 +129,20 @@ impl<P: Platform> Heap<P> {
             // SAFETY: `set_config` took a static reference.
             Some(config) => self.init(unsafe { config.as_ref() }).ok(),
             None => self
-                .init(&HeapConfig { policy: Policy::default(), span_bytes: 64 << 30 })
+                .init(&HeapConfig {
+                    policy: Policy::default(),
+                    span_bytes: 64 << 30,
+                })
                 .ok(),
         }
     }
 
     unsafe fn build(&self, config: &HeapConfig) -> Result<(), OutOfMemory> {
         let ready = self.ready.get().cast::<Ready<P>>();
-        let pages = PageConfig::new(config.span_bytes, &config.policy);
+        let pages = PageConfig {
+            span_bytes: config.span_bytes,
+            ..PageConfig::default()
+        };
         // SAFETY: the heap does not move once used, and we are its only builder.
         unsafe {
             Slabs::init(&raw mut (*ready).slabs, &pages, &config.policy)?;
@@ -150,7 +158,6 @@ impl<P: Platform> Heap<P> {
             self.gate.open(
                 parts.class_max,
                 pages.base(),
-                pages.span_bytes(),
                 pages.page_map(),
                 P::page_size().shift(),
                 parts.slabs.area(),
@@ -171,11 +178,17 @@ fn make_classes<P: Platform>(
         let mut name = Name::default();
         let mut request = CacheRequest::new(name.of_class(class), class);
         request.kmalloc = true;
-        let Ok(id) = slabs.create_cache(&request) else { break };
+        let Ok(id) = slabs.create_cache(&request) else {
+            break;
+        };
         gate.classes().fill(below, class, id.0 as u8);
         below = class;
     }
-    if below == 0 { Err(OutOfMemory) } else { Ok(below) }
+    if below == 0 {
+        Err(OutOfMemory)
+    } else {
+        Ok(below)
+    }
 }
 
 /// Room for the name of a class's cache.
@@ -189,8 +202,11 @@ impl Name {
     fn of_class(&mut self, size: usize) -> &str {
         const PREFIX: &[u8] = b"malloc-";
         self.bytes[..PREFIX.len()].copy_from_slice(PREFIX);
-        let (mut number, kibi) =
-            if size >= 1024 && size % 1024 == 0 { (size / 1024, true) } else { (size, false) };
+        let (mut number, kibi) = if size >= 1024 && size % 1024 == 0 {
+            (size / 1024, true)
+        } else {
+            (size, false)
+        };
         let mut digits = [0; 6];
         let mut count = 0;
         while number > 0 && count < digits.len() {

@@ -9,8 +9,8 @@
 //! default policy's classes are at least 128 bytes apart. The table holds cache ids, filled
 //! from the policy's size classes when the heap is built.
 
-use crate::policy::SizeClasses;
 use crate::base::PageSize;
+use crate::policy::SizeClasses;
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 /// Requests up to this size are looked up in steps of 16 bytes.
@@ -32,12 +32,18 @@ impl ClassTable {
     #[must_use]
     #[allow(clippy::new_without_default, reason = "a default would be const-less")]
     pub const fn new() -> Self {
-        Self { ids: [const { AtomicU8::new(0) }; ENTRIES] }
+        Self {
+            ids: [const { AtomicU8::new(0) }; ENTRIES],
+        }
     }
 
     #[inline(always)]
     const fn index(size: usize) -> usize {
-        if size <= FINE_MAX { size.div_ceil(16) } else { COARSE_BASE + size.div_ceil(128) }
+        if size <= FINE_MAX {
+            size.div_ceil(16)
+        } else {
+            COARSE_BASE + size.div_ceil(128)
+        }
     }
 
     /// The cache for a request of `size` bytes.
@@ -53,7 +59,11 @@ impl ClassTable {
 
     /// Records that requests above `below` and up to `class` bytes are served by cache `id`.
     pub fn fill(&self, below: usize, class: usize, id: u8) {
-        let first = if below == 0 { 0 } else { Self::index(below) + 1 };
+        let first = if below == 0 {
+            0
+        } else {
+            Self::index(below) + 1
+        };
         let last = Self::index(class.min(TABLE_MAX));
         for cell in &self.ids[first..=last] {
             cell.store(id, Relaxed);
@@ -63,10 +73,7 @@ impl ClassTable {
 
 /// The classes of a policy as the table can serve them: multiples of 16 bytes up to 1 KiB and of
 /// 128 bytes above, at most [`TABLE_MAX`].
-pub fn usable_classes(
-    classes: SizeClasses,
-    page_size: PageSize,
-) -> impl Iterator<Item = usize> {
+pub fn usable_classes(classes: SizeClasses, page_size: PageSize) -> impl Iterator<Item = usize> {
     let mut last = 0;
     classes.iter(page_size).filter_map(move |size| {
         let step = if size <= FINE_MAX { 16 } else { 128 };

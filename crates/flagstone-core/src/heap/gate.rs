@@ -22,7 +22,7 @@ pub const ALIGN_SHIFT: u32 = 4;
 pub struct Gate {
     /// First request size that does not pass; zero: closed.
     size_end: AtomicUsize,
-    /// Units of 16 bytes in the span of slabs; zero: closed.
+    /// Units of 16 bytes from the base that pass; zero: closed.
     span_units: AtomicUsize,
     base: AtomicPtr<u8>,
     page_map: AtomicPtr<u8>,
@@ -53,12 +53,12 @@ impl Gate {
         &self.classes
     }
 
-    /// Opens the gate. Everything reachable through it is built already.
+    /// Opens the gate for sizes up to `size_max`, and for addresses once [`Gate::raise`] said
+    /// how far the page map may be read. Everything reachable through it is built already.
     pub fn open(
         &self,
         size_max: usize,
         base: NonNull<u8>,
-        span_bytes: usize,
         page_map: NonNull<u8>,
         page_shift: u32,
         area: CpuArea,
@@ -66,9 +66,17 @@ impl Gate {
         self.base.store(base.as_ptr(), Relaxed);
         self.page_map.store(page_map.as_ptr(), Relaxed);
         self.area.store(area.base().as_ptr(), Relaxed);
-        self.page_units_shift.store((page_shift - ALIGN_SHIFT) as usize, Relaxed);
-        self.span_units.store(span_bytes >> ALIGN_SHIFT, Release);
+        self.page_units_shift
+            .store((page_shift - ALIGN_SHIFT) as usize, Relaxed);
         self.size_end.store(size_max + 1, Release);
+    }
+
+    /// Lets addresses pass up to `limit` bytes from the base: the page map grows with the heap.
+    #[inline]
+    pub fn raise(&self, limit: usize) {
+        if self.size_end.load(Relaxed) != 0 {
+            self.span_units.store(limit >> ALIGN_SHIFT, Release);
+        }
     }
 
     /// The cache and the slots for a request of `size` bytes, if the gate lets it pass.
@@ -105,7 +113,11 @@ impl Gate {
     #[inline(always)]
     fn page_units_shift(&self) -> usize {
         // x86-64 has one page size; elsewhere it is known at run time.
-        if cfg!(target_arch = "x86_64") { 8 } else { self.page_units_shift.load(Relaxed) }
+        if cfg!(target_arch = "x86_64") {
+            8
+        } else {
+            self.page_units_shift.load(Relaxed)
+        }
     }
 
     #[inline(always)]

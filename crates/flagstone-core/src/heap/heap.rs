@@ -91,7 +91,11 @@ impl<P: Platform> Heap<P> {
             Some(cache) => {
                 cache.sample(size);
                 ready.upkeep();
-                if P::fast_slots() { ready.slabs.alloc_slow(cache) } else { ready.slabs.alloc(cache) }
+                if P::fast_slots() {
+                    ready.slabs.alloc_slow(cache)
+                } else {
+                    ready.slabs.alloc(cache)
+                }
             }
             None => ready.alloc_pages(size, false),
         }
@@ -126,7 +130,11 @@ impl<P: Platform> Heap<P> {
                     ready.upkeep();
                     return ready.slabs.alloc(cache);
                 }
-                wanted = cache.geometry().size().checked_add(1)?.checked_next_multiple_of(align)?;
+                wanted = cache
+                    .geometry()
+                    .size()
+                    .checked_add(1)?
+                    .checked_next_multiple_of(align)?;
             }
         }
         ready.alloc_aligned_pages(align, size)
@@ -135,11 +143,17 @@ impl<P: Platform> Heap<P> {
     #[cold]
     #[inline(never)]
     unsafe fn free_cold(&self, address: *mut u8) {
-        let Some(object) = NonNull::new(address) else { return };
-        let Some(ready) = self.ready() else { P::fatal(Fault::InvalidFree, address) };
+        let Some(object) = NonNull::new(address) else {
+            return;
+        };
+        let Some(ready) = self.ready() else {
+            P::fatal(Fault::InvalidFree, address)
+        };
         match ready.find(object) {
             Found::Object(cache) => {
                 ready.upkeep();
+                self.gate
+                    .raise(ready.slabs.pages().map_limit().load(Relaxed));
                 if address as usize % MIN_ALIGN != 0 {
                     P::fatal(Fault::MisalignedFree, address);
                 }
@@ -189,8 +203,12 @@ impl<P: Platform> Heap<P> {
     /// 1. `address` is a live block's, or null.
     #[must_use]
     pub unsafe fn usable_size(&self, address: *mut u8) -> usize {
-        let Some(object) = NonNull::new(address) else { return 0 };
-        let Some(ready) = self.ready() else { P::fatal(Fault::InvalidFree, address) };
+        let Some(object) = NonNull::new(address) else {
+            return 0;
+        };
+        let Some(ready) = self.ready() else {
+            P::fatal(Fault::InvalidFree, address)
+        };
         match ready.find(object) {
             Found::Object(cache) => cache.usable_size(),
             Found::Run(_, pages) => pages.bytes(P::page_size()),
@@ -260,7 +278,9 @@ impl<P: Platform> Ready<P> {
     /// What `address` belongs to. Ends the program if it is inside our pages but no block.
     pub(super) fn find(&self, address: NonNull<u8>) -> Found<'_> {
         let pages = self.slabs.pages();
-        let Some(pfn) = pages.pfn_of(address.as_ptr()) else { return Found::Outside };
+        let Some(pfn) = pages.pfn_of(address.as_ptr()) else {
+            return Found::Outside;
+        };
         if let Some(cache) = self.slabs.cache_of_page(pfn) {
             if cache.id().index() > SHEAF_CACHES {
                 return Found::Object(cache);
@@ -310,7 +330,9 @@ impl<P: Platform> Ready<P> {
 
     fn note_run(&self, pfn: Pfn, size: usize) {
         let descriptor = self.slabs.pages().descriptor(pfn);
-        descriptor.spare.store(size.min(u32::MAX as usize) as u32, Relaxed);
+        descriptor
+            .spare
+            .store(size.min(u32::MAX as usize) as u32, Relaxed);
     }
 
     /// A block of whole pages with an alignment. Blocks start at a multiple of their own size,
@@ -358,7 +380,11 @@ impl<P: Platform> Ready<P> {
     fn alloc_huge(&self, size: usize, align: usize) -> Option<NonNull<u8>> {
         let bytes = size.checked_next_multiple_of(P::page_size().bytes())?;
         let start = P::reserve(bytes, align)?;
-        let block = HugeBlock { address: start.as_ptr() as usize, bytes, requested: size };
+        let block = HugeBlock {
+            address: start.as_ptr() as usize,
+            bytes,
+            requested: size,
+        };
         // SAFETY: the whole fresh reservation.
         let usable = unsafe { P::commit(start, bytes) }.is_ok();
         let listed = usable
@@ -385,7 +411,9 @@ impl<P: Platform> Ready<P> {
             // for ourselves.
             Err(_) => return,
         };
-        let Some(block) = removed else { P::fatal(Fault::InvalidFree, address.as_ptr()) };
+        let Some(block) = removed else {
+            P::fatal(Fault::InvalidFree, address.as_ptr())
+        };
         // SAFETY: the whole reservation; the caller gave it up and the table forgot it.
         unsafe { P::release(address, block.bytes) };
     }
@@ -405,7 +433,11 @@ impl<P: Platform> Ready<P> {
             unsafe { P::remap(start, block.bytes, bytes)? }
         };
         table.remove(block.address);
-        let moved_block = HugeBlock { address: moved.as_ptr() as usize, bytes, requested: size };
+        let moved_block = HugeBlock {
+            address: moved.as_ptr() as usize,
+            bytes,
+            requested: size,
+        };
         // Removing made room, so inserting cannot fail.
         table.insert::<P>(moved_block).ok()?;
         Some(moved)

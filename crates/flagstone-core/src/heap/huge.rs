@@ -40,7 +40,12 @@ impl HugeTable {
     /// An empty table without memory.
     #[must_use]
     pub const fn new() -> Self {
-        Self { entries: None, capacity: 0, used: 0, bytes: 0 }
+        Self {
+            entries: None,
+            capacity: 0,
+            used: 0,
+            bytes: 0,
+        }
     }
 
     /// Bytes in all huge blocks.
@@ -64,9 +69,7 @@ impl HugeTable {
     fn slice(&self) -> &[HugeBlock] {
         match self.entries {
             // SAFETY: `capacity` entries, zeroed or written, owned by the table.
-            Some(first) => unsafe {
-                core::slice::from_raw_parts(first.as_ptr(), self.capacity)
-            },
+            Some(first) => unsafe { core::slice::from_raw_parts(first.as_ptr(), self.capacity) },
             None => &[],
         }
     }
@@ -155,7 +158,11 @@ impl HugeTable {
 
     fn grow<P: Platform>(&mut self) -> Result<(), OutOfMemory> {
         let page = P::page_size().bytes();
-        let bytes = if self.capacity == 0 { page } else { self.reserved_bytes(page) * 2 };
+        let bytes = if self.capacity == 0 {
+            page
+        } else {
+            self.reserved_bytes(page) * 2
+        };
         let memory = P::reserve(bytes, page).ok_or(OutOfMemory)?;
         // SAFETY: the whole fresh reservation.
         if let Err(refused) = unsafe { P::commit(memory, bytes) } {

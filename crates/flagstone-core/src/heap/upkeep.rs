@@ -35,7 +35,9 @@ impl<P: Platform> Ready<P> {
     /// Bytes asked for in huge blocks.
     #[must_use]
     pub fn huge_requested(&self) -> usize {
-        self.huge.lock::<P>().map_or(0, |table| table.blocks().map(|b| b.requested).sum())
+        self.huge
+            .lock::<P>()
+            .map_or(0, |table| table.blocks().map(|b| b.requested).sum())
     }
 
     /// Upkeep due at a slow-path call: cheap unless something is to be done.
@@ -82,7 +84,11 @@ impl<P: Platform> Ready<P> {
             for cache in self.slabs.live_caches() {
                 for node in 0..self.slabs.node_count() {
                     let node = self.slabs.node(cache.id(), NodeId(node));
-                    visit(if barns { node.barn.raw_lock() } else { node.raw_lock() });
+                    visit(if barns {
+                        node.barn.raw_lock()
+                    } else {
+                        node.raw_lock()
+                    });
                 }
             }
         }

@@ -347,6 +347,12 @@ impl<P: Platform> PageAllocator<P> {
     /// Lets time pass: at most once a second it lets bounds decay. Called by slow paths.
     pub fn tick(&self) {}
 
+    /// Pages outside the free areas, as last noted: without a lock, for upkeep.
+    #[must_use]
+    pub fn in_use(&self) -> PageCount {
+        PageCount(self.zones().map(Zone::in_use).sum())
+    }
+
     /// What the page layer holds.
     #[must_use]
     pub fn snapshot(&self) -> PageSnapshot {
