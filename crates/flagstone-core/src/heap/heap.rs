@@ -56,7 +56,7 @@ impl<P: Platform> Heap<P> {
     pub fn alloc(&self, size: usize) -> Option<NonNull<u8>> {
         if let Some((id, area)) = self.gate.admit_size(size) {
             // SAFETY: the gate is open: the area is live and the id is a cache's.
-            let object = unsafe { P::pop(area, Slot::main(id)) };
+            let object = unsafe { P::pop_fast(area, Slot::main(id)) };
             if object.is_some() {
                 return object;
             }
@@ -75,7 +75,7 @@ impl<P: Platform> Heap<P> {
         {
             // Pages of no slab have id 0, whose main sheaf is always absent.
             // SAFETY: the gate is open; obligation 1.
-            if unsafe { P::push(area, Slot::main(id), object) } {
+            if unsafe { P::push_fast(area, Slot::main(id), object) } {
                 return;
             }
         }
