@@ -25,3 +25,4 @@ pub mod page;
 pub mod platform;
 pub mod policy;
 pub mod sync;
+pub mod verify;
