@@ -394,3 +394,7 @@ fn as_block(pages: PageCount) -> Option<Order> {
 #[cfg(all(test, not(loom)))]
 #[path = "allocator_tests.rs"]
 pub(crate) mod tests;
+
+#[cfg(all(test, not(loom)))]
+#[path = "program_tests.rs"]
+mod programs;

@@ -534,6 +534,8 @@ impl<P: Platform> Zone<P> {
             self.put(core, map, pfn, pages, true);
             pfn = next;
         }
+        // What is too much is given back at the next free.
+        let _ = self.publish_free(core);
     }
 }
 
