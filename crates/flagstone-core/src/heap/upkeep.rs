@@ -54,6 +54,7 @@ impl<P: Platform> Ready<P> {
     #[inline(never)]
     fn upkeep_now(&self) {
         self.slabs.pages().tick();
+        self.slabs.sweep_if_due();
         let page = P::page_size().bytes();
         let used = self.slabs.pages().in_use().0;
         let peak = self.slabs.pages_peak.load(Relaxed);
@@ -73,6 +74,7 @@ impl<P: Platform> Ready<P> {
         for cache in self.slabs.live_caches() {
             self.slabs.shrink_cache(cache);
         }
+        self.slabs.sweep();
         self.slabs.pages().trim(keep)
     }
 
