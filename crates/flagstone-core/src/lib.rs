@@ -21,8 +21,10 @@
 extern crate std;
 
 pub mod base;
+pub mod heap;
 pub mod page;
 pub mod platform;
 pub mod policy;
+pub mod slab;
 pub mod sync;
 pub mod verify;

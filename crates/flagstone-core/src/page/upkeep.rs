@@ -11,7 +11,8 @@ use super::allocator::PageAllocator;
 use super::descriptor::Descriptor;
 use super::pageset::PagesetSnapshot;
 use super::snapshot::{PageSnapshot, ZoneSnapshot};
-use crate::base::{CpuId, NodeId};
+use super::zone::Zone;
+use crate::base::{CpuId, NodeId, PageCount};
 use crate::platform::Platform;
 use crate::sync::Ordering::Relaxed;
 
@@ -69,6 +70,12 @@ impl<P: Platform> PageAllocator<P> {
             }
             zone.decay_bound(self.memmap());
         }
+    }
+
+    /// Pages outside the free areas, as last noted: without a lock, for upkeep.
+    #[must_use]
+    pub fn in_use(&self) -> PageCount {
+        PageCount(self.zones().map(Zone::in_use).sum())
     }
 
     /// What the page layer holds. A zone that the caller holds (from a signal handler) is left out.

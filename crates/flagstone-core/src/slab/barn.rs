@@ -99,10 +99,7 @@ impl Barn {
         core::ptr::from_ref(self).cast()
     }
 
-    fn enter<P: Platform, T>(
-        &self,
-        body: impl FnOnce(&mut Lists) -> T,
-    ) -> Result<T, Reentered> {
+    fn enter<P: Platform, T>(&self, body: impl FnOnce(&mut Lists) -> T) -> Result<T, Reentered> {
         let mut lists = self.lists.lock::<P>()?;
         P::touch(Line::Barn, self.address(), Access::Write);
         Ok(body(&mut lists))
@@ -189,7 +186,9 @@ impl Barn {
 
     /// Takes a full sheaf, if there is any: for shrinking.
     pub fn take_full<P: Platform>(&self) -> Option<OwnSheaf> {
-        self.trade_for_full::<P>(None, Limits { full: 0, empty: 0 }).ok().map(|(full, _)| full)
+        self.trade_for_full::<P>(None, Limits { full: 0, empty: 0 })
+            .ok()
+            .map(|(full, _)| full)
     }
 
     /// Leaves an empty sheaf.

@@ -180,6 +180,17 @@ impl Cache {
         self.object_size as usize
     }
 
+    /// Bytes a program may use of an object: all of its stride, unless something lies behind the
+    /// object.
+    #[must_use]
+    pub fn usable_size(&self) -> usize {
+        if self.ctor.is_some() {
+            self.object_size()
+        } else {
+            self.geometry.size()
+        }
+    }
+
     /// Alignment of every object in bytes.
     #[must_use]
     pub fn align(&self) -> usize {
@@ -201,13 +212,16 @@ impl Cache {
     /// Mean bytes asked for per object, by the sampled allocations; `None` before the first.
     #[must_use]
     pub fn mean_requested(&self) -> Option<u64> {
-        self.sampled_bytes.load(Relaxed).checked_div(self.samples.load(Relaxed))
+        self.sampled_bytes
+            .load(Relaxed)
+            .checked_div(self.samples.load(Relaxed))
     }
 
     /// Notes one sampled request (racy on purpose: a lost sample does not matter).
     #[inline]
     pub fn sample(&self, bytes: usize) {
-        self.sampled_bytes.store(self.sampled_bytes.load(Relaxed) + bytes as u64, Relaxed);
+        self.sampled_bytes
+            .store(self.sampled_bytes.load(Relaxed) + bytes as u64, Relaxed);
         self.samples.store(self.samples.load(Relaxed) + 1, Relaxed);
     }
 
@@ -238,15 +252,22 @@ impl Cache {
     #[cold]
     fn grow_sheaves(&self) {
         self.sizing.misses.store(0, Relaxed);
-        let (target, max) = (self.sizing.target.load(Relaxed), self.sizing.max.load(Relaxed));
+        let (target, max) = (
+            self.sizing.target.load(Relaxed),
+            self.sizing.max.load(Relaxed),
+        );
         if target < max {
-            self.sizing.target.store(capacity_for(target + 1).min(max), Relaxed);
+            self.sizing
+                .target
+                .store(capacity_for(target + 1).min(max), Relaxed);
         }
     }
 
     /// Back to first sizes: the program shrank.
     pub(crate) fn shrink_sizing(&self, barn_bytes_first: usize) {
-        self.sizing.target.store(self.sizing.first.load(Relaxed), Relaxed);
+        self.sizing
+            .target
+            .store(self.sizing.first.load(Relaxed), Relaxed);
         self.sizing.misses.store(0, Relaxed);
         if self.sizing.barn_bytes.load(Relaxed) != 0 {
             self.sizing.barn_bytes.store(barn_bytes_first, Relaxed);

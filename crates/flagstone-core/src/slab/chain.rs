@@ -50,7 +50,13 @@ impl<'a, P: Platform> Links<'a, P> {
         secret: u64,
     ) -> Self {
         let secret = secret ^ (u64::from(descriptor.spare.load(Relaxed)) << 20);
-        Self { descriptor, start, geometry, secret, world: PhantomData }
+        Self {
+            descriptor,
+            start,
+            geometry,
+            secret,
+            world: PhantomData,
+        }
     }
 
     /// The address of object `index`.
@@ -111,7 +117,8 @@ impl<'a, P: Platform> Links<'a, P> {
         if self.geometry.links_aside() {
             self.aside(index).store(next as u16, Relaxed);
         } else {
-            self.inside(index).store(self.seal(index) | u64::from(next as u16), Relaxed);
+            self.inside(index)
+                .store(self.seal(index) | u64::from(next as u16), Relaxed);
         }
     }
 
@@ -121,13 +128,25 @@ impl<'a, P: Platform> Links<'a, P> {
     pub fn next(&self, index: u32) -> u32 {
         let next = if self.geometry.links_aside() {
             let next = self.aside(index).load(Relaxed);
-            if next == ALLOCATED { self.damaged(index) } else { u32::from(next) }
+            if next == ALLOCATED {
+                self.damaged(index)
+            } else {
+                u32::from(next)
+            }
         } else {
             P::touch(Line::Object, self.object(index).as_ptr(), Access::Read);
             let word = self.inside(index).load(Relaxed);
-            if word & !0xFFFF == self.seal(index) { (word & 0xFFFF) as u32 } else { self.damaged(index) }
+            if word & !0xFFFF == self.seal(index) {
+                (word & 0xFFFF) as u32
+            } else {
+                self.damaged(index)
+            }
         };
-        if next != NO_OBJECT && next >= self.geometry.objects() { self.damaged(index) } else { next }
+        if next != NO_OBJECT && next >= self.geometry.objects() {
+            self.damaged(index)
+        } else {
+            next
+        }
     }
 
     /// Takes the mark of a free object off: it is handed out. Returns the object behind it.

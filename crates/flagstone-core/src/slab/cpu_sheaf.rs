@@ -68,7 +68,10 @@ impl<P: Platform> Slabs<P> {
             0 => cache.sizing.barn_full.load(Relaxed),
             _ => (bytes / (cache.geometry().size() * sheaf.capacity().max(1) as usize)) as u32,
         };
-        Limits { full, empty: cache.sizing.barn_empty.load(Relaxed) }
+        Limits {
+            full,
+            empty: cache.sizing.barn_empty.load(Relaxed),
+        }
     }
 
     /// An allocation that found the main sheaf empty. `None` means out of memory.
@@ -92,8 +95,10 @@ impl<P: Platform> Slabs<P> {
         }
         cache.note_miss();
         let barn = &self.node(cache.id(), node_id).barn;
-        let limits =
-            Limits { full: 0, empty: cache.sizing.barn_empty.load(Relaxed) };
+        let limits = Limits {
+            full: 0,
+            empty: cache.sizing.barn_empty.load(Relaxed),
+        };
         match barn.trade_for_full::<P>(hand, limits) {
             Ok((mut full, leftover)) => {
                 if let Some(empty) = leftover {
@@ -138,7 +143,10 @@ impl<P: Platform> Slabs<P> {
         if flushes.wrapping_sub(cache.sizing.flushes_seen.load(Relaxed)) >= 2 {
             cache.sizing.flushes_seen.store(flushes, Relaxed);
             let max = self.policy().limits.barn_bytes_max;
-            cache.sizing.barn_bytes.store((bytes * 2).min(max.max(bytes)), Relaxed);
+            cache
+                .sizing
+                .barn_bytes
+                .store((bytes * 2).min(max.max(bytes)), Relaxed);
         }
     }
 
@@ -251,7 +259,11 @@ impl<P: Platform> Slabs<P> {
         let limits = self.limits(cache, &empty);
         let wanted = empty.capacity() == cache.sheaf_capacity();
         let rest = match wanted {
-            true => self.node(cache.id(), node_id).barn.leave_empty::<P>(empty, limits).err(),
+            true => self
+                .node(cache.id(), node_id)
+                .barn
+                .leave_empty::<P>(empty, limits)
+                .err(),
             false => Some(empty),
         };
         if let Some(sheaf) = rest {

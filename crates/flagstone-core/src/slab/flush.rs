@@ -29,7 +29,11 @@ impl<P: Platform> Slabs<P> {
             // the cache, and a slab with objects handed out stays live.
             let (slab, first) = unsafe { Slab::holding(self, cache, object) };
             slab.links.free(first, super::state::NO_OBJECT);
-            let mut chain = Chain { first, last: first, count: 1 };
+            let mut chain = Chain {
+                first,
+                last: first,
+                count: 1,
+            };
             let mut at = sheaf.len();
             let end = at.saturating_sub(LOOK_AHEAD).max(keep);
             while at > end {
@@ -56,6 +60,10 @@ impl<P: Platform> Slabs<P> {
         // SAFETY: obligation 1.
         let (slab, index) = unsafe { Slab::holding(self, cache, object) };
         slab.links.free(index, super::state::NO_OBJECT);
-        slab.put_chain(Chain { first: index, last: index, count: 1 });
+        slab.put_chain(Chain {
+            first: index,
+            last: index,
+            count: 1,
+        });
     }
 }

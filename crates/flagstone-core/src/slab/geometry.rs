@@ -95,7 +95,11 @@ impl Geometry {
     #[inline]
     #[must_use]
     pub fn order(&self) -> Option<Order> {
-        if self.pages.is_power_of_two() { Order::new(self.pages.trailing_zeros()) } else { None }
+        if self.pages.is_power_of_two() {
+            Order::new(self.pages.trailing_zeros())
+        } else {
+            None
+        }
     }
 
     /// Whether free links lie in the descriptors, not in the objects.
@@ -149,7 +153,10 @@ impl Geometry {
     }
 }
 
-const _: () = assert!(LINKS_PER_PAGE == 1 << 4, "link_cell divides a page into sixteenths");
+const _: () = assert!(
+    LINKS_PER_PAGE == 1 << 4,
+    "link_cell divides a page into sixteenths"
+);
 
 #[cfg(test)]
 mod tests {
@@ -159,9 +166,14 @@ mod tests {
     #[test]
     fn every_object_start_is_found_and_nothing_else() {
         for page in [PageSize::K4, PageSize::K64] {
-            for size in (8..2048).step_by(8).chain([4096, 4608, 20480, 32768, 65536]) {
+            for size in (8..2048)
+                .step_by(8)
+                .chain([4096, 4608, 20480, 32768, 65536])
+            {
                 for pages in [1usize, 2, 3, 5, 8] {
-                    let Some(g) = Geometry::new(size, 0, PageCount(pages), page) else { continue };
+                    let Some(g) = Geometry::new(size, 0, PageCount(pages), page) else {
+                        continue;
+                    };
                     for index in 0..g.objects() {
                         let offset = g.offset_of(index);
                         assert_eq!(g.index_of(offset), Some(index));
@@ -179,8 +191,9 @@ mod tests {
         for size in (256..9000).step_by(8) {
             let g = Geometry::new(size, 0, PageCount(8), PageSize::K4).expect("fits");
             assert!(g.links_aside());
-            let cells: BTreeSet<_> =
-                (0..g.objects()).map(|i| g.link_cell(g.offset_of(i))).collect();
+            let cells: BTreeSet<_> = (0..g.objects())
+                .map(|i| g.link_cell(g.offset_of(i)))
+                .collect();
             assert_eq!(cells.len(), g.objects() as usize);
         }
     }

@@ -56,7 +56,13 @@ impl Node {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            list: Lock::new(LockKind::List, PartialList { head: Pfn::NONE, tail: Pfn::NONE }),
+            list: Lock::new(
+                LockKind::List,
+                PartialList {
+                    head: Pfn::NONE,
+                    tail: Pfn::NONE,
+                },
+            ),
             nr_partial: AtomicU32::new(0),
             slabs: AtomicU32::new(0),
             refills: AtomicU64::new(0),
@@ -121,12 +127,7 @@ impl Node {
     }
 
     /// Takes a slab off the list.
-    pub fn unlink<'a>(
-        &self,
-        list: &mut PartialList,
-        at: impl Fn(Pfn) -> &'a Descriptor,
-        pfn: Pfn,
-    ) {
+    pub fn unlink<'a>(&self, list: &mut PartialList, at: impl Fn(Pfn) -> &'a Descriptor, pfn: Pfn) {
         let slab = at(pfn);
         debug_assert!(slab.has(flag::ON_LIST), "node.flag-tells");
         let (prev, next) = (Pfn(slab.prev.load(Relaxed)), Pfn(slab.next.load(Relaxed)));

@@ -72,7 +72,9 @@ impl<P: Platform> Slabs<P> {
         want: u32,
         isolated: &mut [Pfn; ISOLATED_MAX],
     ) -> usize {
-        let Ok(mut list) = node.list().lock::<P>() else { return 0 };
+        let Ok(mut list) = node.list().lock::<P>() else {
+            return 0;
+        };
         P::touch(Line::Node, node.address(), Access::Write);
         let at = |pfn| self.pages().descriptor(pfn);
         let (mut found, mut free) = (0, 0);
@@ -80,7 +82,11 @@ impl<P: Platform> Slabs<P> {
             let pfn = list.head();
             // SAFETY: as in `refill_from_list`.
             let slab = unsafe { Slab::at(self, cache, pfn) };
-            P::touch(Line::Slab, core::ptr::from_ref(slab.descriptor).cast(), Access::Write);
+            P::touch(
+                Line::Slab,
+                core::ptr::from_ref(slab.descriptor).cast(),
+                Access::Write,
+            );
             free += slab.state().free();
             node.unlink(&mut list, at, pfn);
             isolated[found] = pfn;
@@ -120,7 +126,9 @@ impl<P: Platform> Slabs<P> {
     }
 
     fn refill_from_new(&self, cache: &Cache, node_id: NodeId, sheaf: &mut OwnSheaf) -> u32 {
-        let Some(slab) = self.new_slab(cache, node_id) else { return 0 };
+        let Some(slab) = self.new_slab(cache, node_id) else {
+            return 0;
+        };
         let taken = slab.take_into(sheaf, sheaf.room());
         if !taken.full {
             self.put_back(cache, slab.node(), &[slab.pfn]);
@@ -152,9 +160,19 @@ impl<P: Platform> Slabs<P> {
         head.cache.store(cache.id().0, Relaxed);
         head.fresh.store(0, Relaxed);
         head.flags.store(0, Relaxed);
-        head.spare.store(if geometry.links_aside() { 0 } else { self.next_generation() }, Relaxed);
+        head.spare.store(
+            if geometry.links_aside() {
+                0
+            } else {
+                self.next_generation()
+            },
+            Relaxed,
+        );
         head.pages.store(geometry.pages().0 as u32, Relaxed);
-        head.state.store(super::state::SlabState::untouched(geometry.objects()).0, Relaxed);
+        head.state.store(
+            super::state::SlabState::untouched(geometry.objects()).0,
+            Relaxed,
+        );
         head.set_kind(PageKind::Slab);
         for back in 1..geometry.pages().0 as u32 {
             let tail = self.pages().descriptor(Pfn(pfn.0 + back));

@@ -123,7 +123,11 @@ impl OwnSheaf {
         debug_assert!(index < self.capacity());
         // SAFETY: `index < capacity` slots follow the header (`create` 1).
         unsafe {
-            self.0.as_ptr().byte_add(SHEAF_HEADER_BYTES).cast::<*mut u8>().add(index as usize)
+            self.0
+                .as_ptr()
+                .byte_add(SHEAF_HEADER_BYTES)
+                .cast::<*mut u8>()
+                .add(index as usize)
         }
     }
 
@@ -198,10 +202,14 @@ mod tests {
 
     #[test]
     fn capacities_fill_powers_of_two() {
-        assert_eq!([1, 6, 7, 12, 28, 60, 62, 63, 252].map(capacity_for), [
-            6, 6, 14, 14, 30, 62, 62, 126, 254
-        ]);
-        assert_eq!([6, 14, 30, 62, 126, 254].map(bytes_for), [64, 128, 256, 512, 1024, 2048]);
+        assert_eq!(
+            [1, 6, 7, 12, 28, 60, 62, 63, 252].map(capacity_for),
+            [6, 6, 14, 14, 30, 62, 62, 126, 254]
+        );
+        assert_eq!(
+            [6, 14, 30, 62, 126, 254].map(bytes_for),
+            [64, 128, 256, 512, 1024, 2048]
+        );
     }
 
     #[test]
@@ -210,8 +218,9 @@ mod tests {
         let start = NonNull::new(memory.as_mut_ptr().cast::<u8>()).expect("not null");
         // SAFETY: 64 bytes are enough for six slots.
         let mut sheaf = unsafe { OwnSheaf::create(start, 6) };
-        let objects: std::vec::Vec<_> =
-            (1..=6usize).map(|i| NonNull::new((i * 16) as *mut u8).expect("not null")).collect();
+        let objects: std::vec::Vec<_> = (1..=6usize)
+            .map(|i| NonNull::new((i * 16) as *mut u8).expect("not null"))
+            .collect();
         for &o in &objects {
             sheaf.put(o);
         }

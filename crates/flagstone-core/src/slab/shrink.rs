@@ -30,8 +30,10 @@ impl<P: Platform> Slabs<P> {
         let mut sheaves = node.barn.full() + node.barn.empty();
         while sheaves > 0 {
             sheaves -= 1;
-            let Some(sheaf) =
-                node.barn.take_full::<P>().or_else(|| node.barn.take_empty::<P>())
+            let Some(sheaf) = node
+                .barn
+                .take_full::<P>()
+                .or_else(|| node.barn.take_empty::<P>())
             else {
                 return;
             };
@@ -71,7 +73,9 @@ impl<P: Platform> Slabs<P> {
             let mut empty = [Pfn::NONE; BATCH];
             let mut found = 0;
             {
-                let Ok(mut list) = node.list().lock::<P>() else { return };
+                let Ok(mut list) = node.list().lock::<P>() else {
+                    return;
+                };
                 let at = |pfn| self.pages().descriptor(pfn);
                 let mut pfn = list.head();
                 while pfn.is_some() && found < BATCH {

@@ -45,7 +45,10 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
-    const NOTHING: Self = Self { count: 0, full: false };
+    const NOTHING: Self = Self {
+        count: 0,
+        full: false,
+    };
 }
 
 impl<'a, P: Platform> Slab<'a, P> {
@@ -58,7 +61,13 @@ impl<'a, P: Platform> Slab<'a, P> {
         let start = slabs.pages().address(pfn);
         // SAFETY: obligation 1; descriptors of adjoining pages adjoin.
         let links = unsafe { Links::new(descriptor, start, cache.geometry(), slabs.secret()) };
-        Self { slabs, cache, pfn, descriptor, links }
+        Self {
+            slabs,
+            cache,
+            pfn,
+            descriptor,
+            links,
+        }
     }
 
     /// The slab that holds `object`, and the object's index in it. Ends the program if no object
@@ -73,7 +82,9 @@ impl<'a, P: Platform> Slab<'a, P> {
         object: NonNull<u8>,
     ) -> (Self, u32) {
         let pages = slabs.pages();
-        let head = pages.pfn_of(object.as_ptr()).and_then(|pfn| pages.head_of(pfn));
+        let head = pages
+            .pfn_of(object.as_ptr())
+            .and_then(|pfn| pages.head_of(pfn));
         let Some(head) = head.filter(|&h| pages.descriptor(h).kind() == PageKind::Slab) else {
             P::fatal(Fault::InvalidFree, object.as_ptr())
         };
@@ -109,7 +120,10 @@ impl<'a, P: Platform> Slab<'a, P> {
 
     #[inline]
     pub fn swap_state(&self, old: SlabState, new: SlabState) -> bool {
-        self.descriptor.state.compare_exchange(old.0, new.0, AcqRel, Relaxed).is_ok()
+        self.descriptor
+            .state
+            .compare_exchange(old.0, new.0, AcqRel, Relaxed)
+            .is_ok()
     }
 
     /// Objects from this index on were never handed out.
@@ -119,7 +133,11 @@ impl<'a, P: Platform> Slab<'a, P> {
     }
 
     fn touch(&self, access: Access) {
-        P::touch(Line::Slab, core::ptr::from_ref(self.descriptor).cast(), access);
+        P::touch(
+            Line::Slab,
+            core::ptr::from_ref(self.descriptor).cast(),
+            access,
+        );
     }
 
     /// Moves up to `want` free objects into `sheaf`, which has room for them.
@@ -133,7 +151,10 @@ impl<'a, P: Platform> Slab<'a, P> {
             return chained;
         }
         let fresh = self.take_fresh(sheaf, want - chained.count);
-        Taken { count: chained.count + fresh.count, full: chained.full || fresh.full }
+        Taken {
+            count: chained.count + fresh.count,
+            full: chained.full || fresh.full,
+        }
     }
 
     fn take_chained(&self, sheaf: &mut OwnSheaf, want: u32) -> Taken {
@@ -162,7 +183,10 @@ impl<'a, P: Platform> Slab<'a, P> {
                     index = self.links.take(index);
                 }
                 P::work(Work::Objects(count));
-                return Taken { count, full: after.is_full() };
+                return Taken {
+                    count,
+                    full: after.is_full(),
+                };
             }
             while sheaf.len() > base {
                 let _ = sheaf.take();
@@ -185,7 +209,10 @@ impl<'a, P: Platform> Slab<'a, P> {
         }
         P::work(Work::Objects(count));
         // Last, because a slab that becomes full here is not ours any more.
-        Taken { count, full: self.add_inuse(count) }
+        Taken {
+            count,
+            full: self.add_inuse(count),
+        }
     }
 
     /// Counts objects as handed out; answers whether the slab is full with that.

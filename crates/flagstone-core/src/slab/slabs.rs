@@ -106,7 +106,13 @@ impl<P: Platform> Slabs<P> {
 
     fn make_sheaf_caches(&self) -> Result<(), OutOfMemory> {
         const NAMES: [&str; SHEAF_CACHES] = [
-            "sheaf-64", "sheaf-128", "sheaf-256", "sheaf-512", "sheaf-1k", "sheaf-2k", "sheaf-4k",
+            "sheaf-64",
+            "sheaf-128",
+            "sheaf-256",
+            "sheaf-512",
+            "sheaf-1k",
+            "sheaf-2k",
+            "sheaf-4k",
             "sheaf-8k",
         ];
         for (at, name) in NAMES.into_iter().enumerate() {
@@ -137,7 +143,11 @@ impl<P: Platform> Slabs<P> {
             unsafe { self.node_ptr(id, NodeId(node)).write(Node::new()) };
         }
         // SAFETY: the table has MAX_CACHES entries and this one is not live.
-        unsafe { self.caches.add(id.index()).write(Cache::new(request, making)) };
+        unsafe {
+            self.caches
+                .add(id.index())
+                .write(Cache::new(request, making))
+        };
     }
 
     /// The page layer.
@@ -152,6 +162,12 @@ impl<P: Platform> Slabs<P> {
     #[must_use]
     pub fn area(&self) -> CpuArea {
         self.area
+    }
+
+    /// The lock of the cache table, for fork handling.
+    #[must_use]
+    pub fn registry_lock(&self) -> &crate::platform::RawLock {
+        self.registry.raw()
     }
 
     /// The policy this heap was built with.
@@ -224,7 +240,11 @@ impl<P: Platform> Slabs<P> {
         for page in 0..pages.0 {
             // SAFETY: the page map has one byte for each page of the span.
             let cell = unsafe {
-                self.pages.page_map().add(pfn.index() + page).cast::<AtomicU8>().as_ref()
+                self.pages
+                    .page_map()
+                    .add(pfn.index() + page)
+                    .cast::<AtomicU8>()
+                    .as_ref()
             };
             cell.store(id, Relaxed);
         }
@@ -235,9 +255,19 @@ impl<P: Platform> Slabs<P> {
     #[must_use]
     pub fn cache_of_page(&self, pfn: Pfn) -> Option<&Cache> {
         // SAFETY: as in `map_pages`.
-        let cell = unsafe { self.pages.page_map().add(pfn.index()).cast::<AtomicU8>().as_ref() };
+        let cell = unsafe {
+            self.pages
+                .page_map()
+                .add(pfn.index())
+                .cast::<AtomicU8>()
+                .as_ref()
+        };
         let id = cell.load(Relaxed);
-        if id == 0 { None } else { Some(self.cache(CacheId(u16::from(id)))) }
+        if id == 0 {
+            None
+        } else {
+            Some(self.cache(CacheId(u16::from(id))))
+        }
     }
 
     /// The cache that holds sheaves of `capacity` slots.
@@ -258,7 +288,10 @@ impl<P: Platform> Slabs<P> {
             return Err(CacheError::Align);
         }
         let making = self.plan_cache(request)?;
-        let mut last = self.registry.lock::<P>().map_err(|_| CacheError::Exhausted)?;
+        let mut last = self
+            .registry
+            .lock::<P>()
+            .map_err(|_| CacheError::Exhausted)?;
         let first = SHEAF_CACHES as u16 + 1;
         let free = (first..MAX_CACHES as u16).find(|&id| self.live_cache(CacheId(id)).is_none());
         let id = CacheId(free.ok_or(CacheError::Exhausted)?);
@@ -279,15 +312,21 @@ impl<P: Platform> Slabs<P> {
         spec.kmalloc = request.kmalloc;
         let layout = policy.layout(&spec);
         let cpus = Cpus::new(P::cpu_count());
-        let shape = policy.slab_shape(layout.size, page_size, cpus).ok_or(CacheError::Size)?;
-        let link = layout.free_pointer_offset.unwrap_or(0);
+        let shape = policy
+            .slab_shape(layout.size, page_size, cpus)
+            .ok_or(CacheError::Size)?;
+        let link = layout.free_pointer;
         let geometry =
             Geometry::new(layout.size, link, shape.pages, page_size).ok_or(CacheError::Size)?;
         let max = policy
             .sheaf_capacity_requested(layout.size, page_size, request.sheaf_capacity)
             .unwrap_or(0);
         let growing = policy.sheaf_rule == SheafRule::Bytes && policy.sheaf_capacity_set.is_none();
-        let first = if growing { first_capacity(layout.size).min(max) } else { max };
+        let first = if growing {
+            first_capacity(layout.size).min(max)
+        } else {
+            max
+        };
         let barn = policy.barn_limits(layout.size, max);
         Ok(CacheMaking {
             id: CacheId(0),
@@ -313,8 +352,9 @@ impl<P: Platform> Slabs<P> {
         }
         let cache = self.live_cache(id).ok_or(CacheError::Absent)?;
         self.shrink_cache(cache);
-        let slabs: u32 =
-            (0..self.node_count).map(|n| self.node(id, NodeId(n)).slabs.load(Relaxed)).sum();
+        let slabs: u32 = (0..self.node_count)
+            .map(|n| self.node(id, NodeId(n)).slabs.load(Relaxed))
+            .sum();
         if slabs != 0 {
             return Err(CacheError::Busy);
         }

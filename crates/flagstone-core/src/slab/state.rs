@@ -111,7 +111,11 @@ impl fmt::Debug for SlabState {
         if self.freelist() != NO_OBJECT {
             write!(f, " first free {}", self.freelist())?;
         }
-        if self.frozen() { f.write_str(" frozen") } else { Ok(()) }
+        if self.frozen() {
+            f.write_str(" frozen")
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -122,9 +126,15 @@ mod tests {
     #[test]
     fn the_fields_of_a_state_do_not_touch_each_other() {
         let s = SlabState::untouched(32767);
-        assert_eq!((s.inuse(), s.objects(), s.freelist(), s.frozen()), (0, 32767, NO_OBJECT, false));
+        assert_eq!(
+            (s.inuse(), s.objects(), s.freelist(), s.frozen()),
+            (0, 32767, NO_OBJECT, false)
+        );
         let t = s.with(17, 32767).with_frozen(true);
-        assert_eq!((t.inuse(), t.objects(), t.freelist(), t.frozen()), (32767, 32767, 17, true));
+        assert_eq!(
+            (t.inuse(), t.objects(), t.freelist(), t.frozen()),
+            (32767, 32767, 17, true)
+        );
         assert!(t.is_full() && s.is_empty());
         assert_eq!(t.with_frozen(false).with(NO_OBJECT, 0), s);
     }
