@@ -35,3 +35,6 @@ pub use pageset::{PagesetCounters, PagesetSnapshot};
 pub use snapshot::{PageSnapshot, ZoneSnapshot};
 pub use upkeep::TICK_NS;
 pub use zone::{Block, ZoneCounters};
+
+#[cfg(all(test, not(loom)))]
+mod pageset_tests;

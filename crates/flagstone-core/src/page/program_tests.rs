@@ -302,7 +302,7 @@ const POLICIES: [&str; 5] = [
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: if cfg!(miri) { 2 } else { 3000 },
+        cases: if cfg!(miri) { 2 } else { 96 },
         failure_persistence: None,
         ..ProptestConfig::default()
     })]
