@@ -39,6 +39,19 @@ const LOCKED: Form = Form {
     seize: seize_locked,
 };
 
+/// The sequences with a pause before their last instruction, so that a fence which does not hold
+/// shows.
+#[cfg(target_arch = "x86_64")]
+const SLOW_SEQUENCES: Form = Form {
+    pop: rseq::pop_slowly,
+    push: rseq::push_slowly,
+    // SAFETY: the caller's obligations; areas here have slots for every CPU.
+    exchange: |area, slot, new| unsafe {
+        rseq::exchange_below_slowly(Linux::cpu_count(), area, slot, new)
+    },
+    seize: seize_fenced,
+};
+
 fn start_once() {
     static START: Once = Once::new();
     START.call_once(crate::init);
@@ -268,6 +281,20 @@ fn no_object_is_lost_or_doubled_under_sequences_while_another_thread_seizes() {
         return;
     }
     let world = World::new(SEQUENCES);
+    let seized = hammer(&world);
+    assert!(seized > 0);
+    world.settle();
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_seized_sheaf_sees_no_late_step_of_a_slow_cpu() {
+    start_once();
+    if !fast() {
+        std::eprintln!("skipped: the C library registered no area for restartable sequences");
+        return;
+    }
+    let world = World::new(SLOW_SEQUENCES);
     let seized = hammer(&world);
     assert!(seized > 0);
     world.settle();
