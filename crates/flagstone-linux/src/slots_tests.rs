@@ -16,13 +16,15 @@ const SHEAVES: usize = 12;
 const STEPS: usize = 60_000;
 const WORKERS: usize = 4;
 
+type Seize = unsafe fn(CpuArea, CpuId, Range<u32>, &mut dyn FnMut(Slot, SheafWord));
+
 /// One form of the slot steps under test.
 #[derive(Clone, Copy)]
 struct Form {
     pop: unsafe fn(CpuArea, Slot) -> Option<NonNull<u8>>,
     push: unsafe fn(CpuArea, Slot, NonNull<u8>) -> bool,
     exchange: unsafe fn(CpuArea, Slot, SheafWord) -> SheafWord,
-    seize: unsafe fn(CpuArea, CpuId, Range<u32>, &mut dyn FnMut(Slot, SheafWord)),
+    seize: Seize,
 }
 
 const SEQUENCES: Form = Form {
@@ -245,15 +247,24 @@ unsafe fn slot_at(sheaf: NonNull<SheafHeader>, index: u32) -> *mut *mut u8 {
     }
 }
 
+/// Counts a worker out, also one that panics.
+struct Ended<'a>(&'a AtomicUsize);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Release);
+    }
+}
+
 /// Workers, and one more thread that seizes until they are done. Returns sheaves seized.
 fn hammer(world: &World) -> usize {
     let running = AtomicUsize::new(WORKERS);
     std::thread::scope(|scope| {
         for seed in 0..WORKERS {
-            let running = &running;
+            let ended = Ended(&running);
             scope.spawn(move || {
+                let _ended = ended;
                 world.work(seed);
-                running.fetch_sub(1, Ordering::Release);
             });
         }
         let mut seized = 0;
