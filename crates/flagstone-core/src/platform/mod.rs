@@ -19,6 +19,8 @@
 mod cost;
 mod lock;
 pub mod percpu;
+#[cfg(all(not(loom), any(test, feature = "testing")))]
+pub mod testing;
 
 pub use cost::{Access, Line, Work};
 pub use lock::{Guard, Lock, LockKind, RawLock, Reentered};
