@@ -1,9 +1,7 @@
 //! The `flagstone` command: parse first, act once, exit with a documented code.
 
-mod cmd;
-mod exit;
-
 use clap::{Parser, Subcommand};
+use flagstone_cli::{cmd, exit};
 use std::process::ExitCode;
 
 /// Run programs on Flagstone, ask what any kernel's slab policy would choose, look at this host.
