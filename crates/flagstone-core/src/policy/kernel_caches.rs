@@ -22,30 +22,57 @@ pub struct KernelCache {
 }
 
 const fn plain(name: &'static str) -> KernelCache {
-    KernelCache { name, sheaf_requested: 0, before_sheaves: false, free_pointer_inside: None }
+    KernelCache {
+        name,
+        sheaf_requested: 0,
+        before_sheaves: false,
+        free_pointer_inside: None,
+    }
 }
 
 /// Every special cache.
 pub const KERNEL_CACHES: &[KernelCache] = &[
-    KernelCache { sheaf_requested: 32, ..plain("maple_node") },
+    KernelCache {
+        sheaf_requested: 32,
+        ..plain("maple_node")
+    },
     // 6.12 itself still keeps the pointer outside; 6.16 and later do not.
     KernelCache {
         sheaf_requested: 32,
         free_pointer_inside: Some(LayoutRule::V2024),
         ..plain("vm_area_struct")
     },
-    KernelCache { before_sheaves: true, ..plain("kmem_cache") },
-    KernelCache { before_sheaves: true, ..plain("kmem_cache_node") },
-    KernelCache { free_pointer_inside: Some(LayoutRule::V2026), ..plain("TCP") },
-    KernelCache { free_pointer_inside: Some(LayoutRule::V2026), ..plain("TCPv6") },
-    KernelCache { free_pointer_inside: Some(LayoutRule::V2026), ..plain("ext4_inode_cache") },
+    KernelCache {
+        before_sheaves: true,
+        ..plain("kmem_cache")
+    },
+    KernelCache {
+        before_sheaves: true,
+        ..plain("kmem_cache_node")
+    },
+    KernelCache {
+        free_pointer_inside: Some(LayoutRule::V2026),
+        ..plain("TCP")
+    },
+    KernelCache {
+        free_pointer_inside: Some(LayoutRule::V2026),
+        ..plain("TCPv6")
+    },
+    KernelCache {
+        free_pointer_inside: Some(LayoutRule::V2026),
+        ..plain("ext4_inode_cache")
+    },
 ];
 
 impl KernelCache {
     /// What is known about the cache of this name: usually nothing special.
     #[must_use]
     pub fn named(name: &str) -> Self {
-        KERNEL_CACHES.iter().find(|cache| cache.name == name).copied().unwrap_or(plain(""))
+        KERNEL_CACHES
+            .iter()
+            .find(|cache| cache.name == name)
+            .copied()
+            .unwrap_or(plain(""))
     }
 
     /// The sheaf capacity of this cache under `rule`, given what its size alone would get.
