@@ -1,0 +1,150 @@
+//! The per-CPU pagesets: their marks, how much they hold, how much they may hold, and what the
+//! tuning does here.
+
+use flagstone_core::policy::{PcpMarks, Policy};
+use serde::Serialize;
+
+use super::formula;
+use super::gather::Host;
+use crate::source::zoneinfo::Zone;
+
+/// One populated zone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Row {
+    /// NUMA node.
+    pub node: u64,
+    /// Zone name.
+    pub zone: String,
+    /// Managed pages.
+    pub managed: u64,
+    /// Pagesets (online CPUs).
+    pub cpus: usize,
+    /// Pages per refill or drain.
+    pub batch: u64,
+    /// Lower mark: as printed, else by the formula.
+    pub high_min: u64,
+    /// Upper mark: as printed, else by the formula; equal to `high_min` without tuning.
+    pub high_max: u64,
+    /// Whether the kernel printed the marks.
+    pub marks_printed: bool,
+    /// Smallest `high` of the pagesets.
+    pub high_lowest: u64,
+    /// Largest `high` of the pagesets.
+    pub high_highest: u64,
+    /// Pages all pagesets hold now.
+    pub held: u64,
+    /// Pages all pagesets may hold as they stand: the sum of `high`.
+    pub may_hold: u64,
+    /// Pages they may hold if every one were tuned to its upper mark.
+    pub may_hold_max: u64,
+    /// What the tuning does here, in words.
+    pub tuning: &'static str,
+}
+
+/// Marks of one zone under one policy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct WhatIf {
+    /// The policy.
+    pub policy: String,
+    /// NUMA node.
+    pub node: u64,
+    /// Zone name.
+    pub zone: String,
+    /// Pages per refill or drain.
+    pub batch: u32,
+    /// Lower mark.
+    pub high_min: u32,
+    /// Upper mark.
+    pub high_max: u32,
+    /// Bytes all pagesets of the zone may hold at the upper mark.
+    pub may_hold_bytes_max: u64,
+}
+
+/// The populated zones with pagesets.
+#[must_use]
+pub fn rows(host: &Host, policy: Option<&Policy>) -> Vec<Row> {
+    let populated = host.zones.iter().filter(|z| z.managed > 0 && !z.pagesets.is_empty());
+    populated.map(|zone| row(zone, host, policy)).collect()
+}
+
+fn row(zone: &Zone, host: &Host, policy: Option<&Policy>) -> Row {
+    let sets = &zone.pagesets;
+    let first = sets[0];
+    let marks = policy.map(|policy| policy.pcp_marks(&formula::pcp_zone(zone, host)));
+    let sum = |value: fn(&crate::source::zoneinfo::Pageset) -> u64| {
+        sets.iter().map(value).fold(0, u64::saturating_add)
+    };
+    let highs = || sets.iter().map(|set| set.high);
+    let high_lowest = highs().min().unwrap_or(0);
+    let high_highest = highs().max().unwrap_or(0);
+    let by_formula = |mark: fn(&PcpMarks) -> u32| marks.as_ref().map(|m| u64::from(mark(m)));
+    let high_min = first.high_min.or(by_formula(|m| m.high_min)).unwrap_or(high_lowest);
+    let high_max = first.high_max.or(by_formula(|m| m.high_max)).unwrap_or(high_highest);
+    let cpus = sets.len() as u64;
+    Row {
+        node: zone.node,
+        zone: zone.name.clone(),
+        managed: zone.managed,
+        cpus: sets.len(),
+        batch: first.batch,
+        high_min,
+        high_max,
+        marks_printed: first.high_min.is_some(),
+        high_lowest,
+        high_highest,
+        held: sum(|set| set.count),
+        may_hold: sum(|set| set.high),
+        may_hold_max: high_max.max(high_highest).saturating_mul(cpus),
+        tuning: tuning(high_min, high_max, high_lowest, high_highest),
+    }
+}
+
+/// The state of the tuning in words (docs: linux-policies 6.2, 6.4).
+fn tuning(high_min: u64, high_max: u64, lowest: u64, highest: u64) -> &'static str {
+    let used_up = highest >= high_max.saturating_sub(high_max / 16);
+    match () {
+        () if high_min >= high_max => "off: high is fixed",
+        () if highest == 0 => "asleep: no pageset used since boot",
+        () if used_up && lowest < highest => "at the top on some CPUs",
+        () if used_up => "at the top",
+        () if highest > high_min.saturating_add(high_min / 16) => "working: high was raised by load",
+        () => "at rest: high is at its lower mark",
+    }
+}
+
+/// Marks of every populated zone under `policy`.
+#[must_use]
+pub fn what_if(name: &str, policy: &Policy, host: &Host) -> Vec<WhatIf> {
+    let populated = host.zones.iter().filter(|zone| zone.managed > 0);
+    populated
+        .map(|zone| {
+            let input = formula::pcp_zone(zone, host);
+            let marks = policy.pcp_marks(&input);
+            let pages = u64::from(marks.high_max).saturating_mul(u64::from(input.cpus));
+            WhatIf {
+                policy: name.to_owned(),
+                node: zone.node,
+                zone: zone.name.clone(),
+                batch: marks.batch,
+                high_min: marks.high_min,
+                high_max: marks.high_max,
+                may_hold_bytes_max: pages.saturating_mul(host.page_size.bytes() as u64),
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::tuning;
+
+    #[test]
+    fn the_tuning_is_described_by_where_high_stands() {
+        assert_eq!(tuning(100, 100, 100, 100), "off: high is fixed");
+        assert_eq!(tuning(100, 800, 0, 0), "asleep: no pageset used since boot");
+        assert_eq!(tuning(100, 800, 100, 100), "at rest: high is at its lower mark");
+        assert_eq!(tuning(100, 800, 100, 300), "working: high was raised by load");
+        assert_eq!(tuning(100, 800, 100, 800), "at the top on some CPUs");
+        assert_eq!(tuning(100, 800, 790, 800), "at the top");
+    }
+}
