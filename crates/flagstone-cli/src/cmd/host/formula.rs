@@ -51,7 +51,10 @@ const BOOTSTRAP: [&str; 2] = ["kmem_cache", "kmem_cache_node"];
 #[must_use]
 pub fn expected(policy: &Policy, cache: &Cache, host: &Host) -> Expected {
     let size = cache.size;
-    let debug = cache.sys.as_ref().is_some_and(crate::source::sys_slab::Cache::is_debug);
+    let debug = cache
+        .sys
+        .as_ref()
+        .is_some_and(crate::source::sys_slab::Cache::is_debug);
     let sheaf = policy.sheaf_capacity(size, host.page_size).map(u64::from);
     let bare = debug || BOOTSTRAP.contains(&cache.name.as_str());
     let objects = u32::try_from(cache.objects_per_slab).unwrap_or(u32::MAX);
@@ -72,7 +75,10 @@ pub fn expected(policy: &Policy, cache: &Cache, host: &Host) -> Expected {
 pub fn spec(cache: &Cache, host: &Host, free_pointer: Option<usize>) -> Option<ObjectSpec> {
     let sys = cache.sys.as_ref()?;
     let bytes = |value: u64| usize::try_from(value).ok();
-    let align = sys.align.and_then(bytes).filter(|align| align.is_power_of_two());
+    let align = sys
+        .align
+        .and_then(bytes)
+        .filter(|align| align.is_power_of_two());
     Some(ObjectSpec {
         align: align.filter(|&align| align <= 1 << 20).unwrap_or(0),
         cache_line: host.topology.line_bytes.and_then(bytes).unwrap_or(64),
@@ -113,11 +119,16 @@ pub fn with_parameters(mut policy: Policy, host: &Host) -> Policy {
 /// The zone as the mark rules see it: the low watermark without a passing boost.
 #[must_use]
 pub fn pcp_zone(zone: &Zone, host: &Host) -> PcpZone {
-    let cpus = host.topology.cpus_of_node(zone.node).filter(|&cpus| cpus > 0);
+    let cpus = host
+        .topology
+        .cpus_of_node(zone.node)
+        .filter(|&cpus| cpus > 0);
     PcpZone {
         managed: zone.managed,
         low: zone.low.saturating_sub(zone.boost.unwrap_or(0)),
-        cpus: cpus.and_then(|cpus| u32::try_from(cpus).ok()).unwrap_or(host.cpus.online),
+        cpus: cpus
+            .and_then(|cpus| u32::try_from(cpus).ok())
+            .unwrap_or(host.cpus.online),
         high_fraction: host
             .sysctls
             .high_fraction
@@ -149,7 +160,9 @@ impl Score {
 pub fn fit(host: &Host) -> Option<Formula> {
     let mut best: Option<(Formula, Vec<bool>)> = None;
     for (name, _) in BASES.iter().filter(|(name, _)| name.starts_with("linux-")) {
-        let Ok(plain) = Policy::parse(name) else { continue };
+        let Ok(plain) = Policy::parse(name) else {
+            continue;
+        };
         let policy = with_parameters(plain, host);
         let answers = answers(&policy, host);
         if answers.is_empty() {

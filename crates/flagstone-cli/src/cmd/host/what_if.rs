@@ -80,12 +80,16 @@ pub fn cost(name: &str, policy: &Policy, host: &Host) -> Row {
         let tails = slabs.saturating_mul(shape.tail_bytes as u64);
         row.tail_bytes = row.tail_bytes.saturating_add(tails);
         let partial = partial_slabs(cache);
-        let in_full = cache.objects.saturating_sub(partial.saturating_mul(cache.objects_per_slab));
+        let in_full = cache
+            .objects
+            .saturating_sub(partial.saturating_mul(cache.objects_per_slab));
         let same_partial = in_full.div_ceil(objects).saturating_add(partial);
-        row.total_bytes_same_partial =
-            row.total_bytes_same_partial.saturating_add(same_partial.saturating_mul(bytes));
+        row.total_bytes_same_partial = row
+            .total_bytes_same_partial
+            .saturating_add(same_partial.saturating_mul(bytes));
         row.parked_bytes_max =
-            row.parked_bytes_max.saturating_add(parked_max(policy, cache, host, shape.order));
+            row.parked_bytes_max
+                .saturating_add(parked_max(policy, cache, host, shape.order));
         row.order_max = row.order_max.max(shape.order.get());
         weighted += cache.objects as f64 * f64::from(shape.objects);
         held += cache.objects as f64;
@@ -99,17 +103,22 @@ pub fn cost(name: &str, policy: &Policy, host: &Host) -> Row {
 /// Slabs that are part-filled: on node lists or owned by a CPU. Without sysfs, as many as half
 /// of the free objects' slabs would be.
 fn partial_slabs(cache: &Cache) -> u64 {
-    let told = cache.sys.as_ref().and_then(|sys| {
-        Some(sys.partial?.saturating_add(sys.cpu_slabs.unwrap_or(0)))
-    });
+    let told = cache
+        .sys
+        .as_ref()
+        .and_then(|sys| Some(sys.partial?.saturating_add(sys.cpu_slabs.unwrap_or(0))));
     let free = cache.objects.saturating_sub(cache.active);
-    let guess = free.saturating_mul(2).div_ceil(cache.objects_per_slab.max(1));
+    let guess = free
+        .saturating_mul(2)
+        .div_ceil(cache.objects_per_slab.max(1));
     told.unwrap_or(guess).min(cache.slabs)
 }
 
 /// Limits of what CPUs and barns may keep of one cache, in bytes.
 fn parked_max(policy: &Policy, cache: &Cache, host: &Host, order: Order) -> u64 {
-    let Some(shape) = policy.slab_shape(cache.size, host.page_size, host.cpus) else { return 0 };
+    let Some(shape) = policy.slab_shape(cache.size, host.page_size, host.cpus) else {
+        return 0;
+    };
     let cpus = u64::from(host.cpus.online);
     let nodes = (host.topology.nodes.len() as u64).max(1);
     let size = cache.size as u64;
@@ -117,7 +126,9 @@ fn parked_max(policy: &Policy, cache: &Cache, host: &Host, order: Order) -> u64 
     let lists = policy
         .cpu_partial(cache.size, shape.objects, host.page_size, host.cpus)
         .map_or(0, |limit| (u64::from(limit.slabs) + 1).saturating_mul(slab));
-    let capacity = policy.sheaf_capacity(cache.size, host.page_size).unwrap_or(0);
+    let capacity = policy
+        .sheaf_capacity(cache.size, host.page_size)
+        .unwrap_or(0);
     let barn = u64::from(policy.barn_limits(cache.size, capacity).full);
     let sheaf = u64::from(capacity).saturating_mul(size);
     let most = cpus
