@@ -11,7 +11,7 @@ use super::gather::Host;
 use super::pagesets;
 use super::population::{Cache, Ledger};
 use super::what_if::{self, Row};
-use super::words::{bytes, factor};
+use super::words::{bytes, count, factor};
 
 /// How a change is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -64,12 +64,14 @@ pub fn give(
     let mut advice = Vec::new();
     let mut considered = None;
     if let Some(formula) = formula {
-        advice.extend(undebug(host, formula, total));
-        match smaller_slabs(host, formula, total) {
-            Ok(found) => advice.push(found),
-            Err(words) => considered = words,
+        if !host.caches.is_empty() {
+            advice.extend(undebug(host, formula, total));
+            match smaller_slabs(host, formula, total) {
+                Ok(found) => advice.push(found),
+                Err(words) => considered = words,
+            }
+            advice.extend(larger_slabs(host, formula));
         }
-        advice.extend(larger_slabs(host, formula));
         advice.extend(larger_pagesets(host, formula));
         advice.extend(shorter_cpu_lists(host, total));
     }
@@ -182,25 +184,25 @@ fn larger_slabs(host: &Host, formula: &Formula) -> Option<Advice> {
         ),
         gain_bytes: None,
         cost: format!(
-            "up to {} more slab memory; CPUs may park {} instead of {}; needs free blocks of {} \
-             ({} free now)",
+            "up to {} more slab memory; CPUs may park {} instead of {}; needs free blocks of {}{}",
             bytes(more),
             bytes(then.parked_bytes_max),
             bytes(now.parked_bytes_max),
             bytes((host.page_size.bytes() as u64) << 4),
-            free_blocks(host, 4)
+            free_blocks(host, 4).map_or(String::new(), |blocks| format!(
+                " ({} free now)",
+                count(blocks)
+            ))
         ),
     })
 }
 
-/// Free blocks of at least `order`, split to that order.
-fn free_blocks(host: &Host, order: usize) -> u64 {
-    let pages = host
-        .buddy
-        .iter()
-        .map(|row| row.pages_from(order))
-        .fold(0, u64::saturating_add);
-    pages >> order
+/// Free blocks of at least `order`, split to that order; `None` if buddyinfo was not readable.
+fn free_blocks(host: &Host, order: usize) -> Option<u64> {
+    let pages = host.buddy.iter().map(|row| row.pages_from(order));
+    pages
+        .reduce(u64::saturating_add)
+        .map(|pages| pages >> order)
 }
 
 /// Debugging left on.
@@ -391,7 +393,7 @@ fn larger_pagesets(host: &Host, formula: &Formula) -> Option<Advice> {
         let zones = host.zones.iter().filter(|zone| zone.managed > 0);
         zones
             .map(|zone| {
-                let input = formula::pcp_zone(zone, host);
+                let input = formula::pcp_zone(zone, host, formula.divisor);
                 u64::from(policy.pcp_marks(&input).high_max).saturating_mul(input.cpus.into())
             })
             .fold(0, u64::saturating_add)

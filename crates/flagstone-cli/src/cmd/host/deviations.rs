@@ -10,7 +10,7 @@ use super::population::Cache;
 /// One value that differs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Deviation {
-    /// Cache name, or `zone Normal, node 0`.
+    /// Cache name, or `node 0 Normal`.
     pub subject: String,
     /// The kernel's name of the value: `order`, `min_partial`, `high_max` ...
     pub property: &'static str,
@@ -181,7 +181,7 @@ fn zones(host: &Host, formula: &Formula, found: &mut Vec<Deviation>) {
         .map(|zone| zone.managed)
         .fold(0, u64::saturating_add);
     for zone in host.zones.iter().filter(|zone| zone.managed > 0) {
-        let subject = format!("zone {}, node {}", zone.name, zone.node);
+        let subject = format!("node {} {}", zone.node, zone.name);
         let mut add = |property, here, formula, cause: &str, explained| {
             found.push(Deviation {
                 subject: subject.clone(),
@@ -221,45 +221,39 @@ fn zones(host: &Host, formula: &Formula, found: &mut Vec<Deviation>) {
                 }
             }
         }
-        let input = formula::pcp_zone(zone, host);
-        let marks = formula.policy.pcp_marks(&input);
-        let present = formula.policy.pcp_marks(&flagstone_core::policy::PcpZone {
-            cpus: host.cpus.present,
-            ..input
-        });
-        let by_present = "divided by the present CPUs: the node's mask holds offline ones too";
+        let marks = formula
+            .policy
+            .pcp_marks(&formula::pcp_zone(zone, host, formula.divisor));
         let Some(set) = zone.pagesets.first() else {
             continue;
         };
         if set.batch != u64::from(marks.batch) {
-            add(
-                "batch",
-                set.batch,
-                marks.batch.into(),
-                "pagesets disabled, or marks not updated",
-                false,
-            );
+            let cause = "pagesets disabled, or marks not updated";
+            add("batch", set.batch, marks.batch.into(), cause, false);
         }
-        let mut mark = |property, here: u64, want: u32, other: u32| {
-            if !near(here, want.into()) {
-                let explained = near(here, other.into());
-                let cause = if explained {
-                    by_present
-                } else {
-                    "memory or CPUs changed since boot"
-                };
-                add(property, here, want.into(), cause, explained);
+        let changed = "memory or CPUs changed since boot";
+        for (property, here, want) in [
+            ("high_min", set.high_min, marks.high_min),
+            ("high_max", set.high_max, marks.high_max),
+        ] {
+            if let Some(here) = here.filter(|&here| !near(here, want.into())) {
+                add(property, here, want.into(), changed, false);
             }
-        };
-        match (set.high_min, set.high_max) {
-            (Some(high_min), Some(high_max)) => {
-                mark("high_min", high_min, marks.high_min, present.high_min);
-                mark("high_max", high_max, marks.high_max, present.high_max);
-            }
-            _ if !formula::high_fits(set.high, &marks) => {
-                mark("high", set.high, marks.high_min, present.high_min);
-            }
-            _ => {}
+        }
+        let low = u64::from(marks.high_min);
+        for set in zone
+            .pagesets
+            .iter()
+            .filter(|set| !formula::high_fits(set.high, &marks))
+        {
+            // A tuned high is brought between its marks only when its pageset is next used.
+            let stale = set.high < low && marks.high_min != marks.high_max;
+            let cause = if stale {
+                "not used since the marks were raised"
+            } else {
+                changed
+            };
+            add("high", set.high, low, cause, false);
         }
     }
 }

@@ -26,6 +26,20 @@ pub struct Formula {
     pub values: usize,
     /// Values the preset answers right.
     pub right: usize,
+    /// What the pageset marks divide a zone by.
+    pub divisor: Divisor,
+}
+
+/// The CPUs that share a zone's pageset marks.
+///
+/// A kernel counts its mask of the zone's node; most architectures keep only online CPUs in it,
+/// some keep all present ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Divisor {
+    /// Online CPUs of the node.
+    Online,
+    /// Present CPUs (of a machine with one node; with more their split is not told).
+    Present,
 }
 
 /// What a policy says one cache should show.
@@ -118,17 +132,19 @@ pub fn with_parameters(mut policy: Policy, host: &Host) -> Policy {
 
 /// The zone as the mark rules see it: the low watermark without a passing boost.
 #[must_use]
-pub fn pcp_zone(zone: &Zone, host: &Host) -> PcpZone {
-    let cpus = host
+pub fn pcp_zone(zone: &Zone, host: &Host, divisor: Divisor) -> PcpZone {
+    let node = host
         .topology
         .cpus_of_node(zone.node)
         .filter(|&cpus| cpus > 0);
     PcpZone {
         managed: zone.managed,
         low: zone.low.saturating_sub(zone.boost.unwrap_or(0)),
-        cpus: cpus
-            .and_then(|cpus| u32::try_from(cpus).ok())
-            .unwrap_or(host.cpus.online),
+        cpus: match divisor {
+            Divisor::Online => node.and_then(|cpus| u32::try_from(cpus).ok()),
+            Divisor::Present => Some(host.cpus.present),
+        }
+        .unwrap_or(host.cpus.online),
         high_fraction: host
             .sysctls
             .high_fraction
@@ -164,7 +180,7 @@ pub fn fit(host: &Host) -> Option<Formula> {
             continue;
         };
         let policy = with_parameters(plain, host);
-        let answers = answers(&policy, host);
+        let (answers, divisor) = best_answers(&policy, host);
         if answers.is_empty() {
             return None;
         }
@@ -177,6 +193,7 @@ pub fn fit(host: &Host) -> Option<Formula> {
             plain,
             values: score.values,
             right: score.right,
+            divisor,
         };
         match &mut best {
             Some((formula, same)) if *same == answers => {
@@ -191,8 +208,24 @@ pub fn fit(host: &Host) -> Option<Formula> {
     best.map(|(formula, _)| formula)
 }
 
+/// The answers under the divisor that explains more pagesets.
+fn best_answers(policy: &Policy, host: &Host) -> (Vec<bool>, Divisor) {
+    let mut answers = cache_answers(policy, host);
+    let right = |answers: &Vec<bool>| answers.iter().filter(|&&agrees| agrees).count();
+    let online = zone_answers(policy, host, Divisor::Online);
+    let present = zone_answers(policy, host, Divisor::Present);
+    let one_node = host.topology.nodes.len() <= 1;
+    let (zones, divisor) = if one_node && right(&present) > right(&online) {
+        (present, Divisor::Present)
+    } else {
+        (online, Divisor::Online)
+    };
+    answers.extend(zones);
+    (answers, divisor)
+}
+
 /// For every value the host shows: does `policy` say the same?
-fn answers(policy: &Policy, host: &Host) -> Vec<bool> {
+fn cache_answers(policy: &Policy, host: &Host) -> Vec<bool> {
     let mut answers = Vec::with_capacity(host.caches.len() * 6);
     for cache in &host.caches {
         let expected = expected(policy, cache, host);
@@ -210,12 +243,27 @@ fn answers(policy: &Policy, host: &Host) -> Vec<bool> {
             answers.push(sys.align == Some(natural));
         }
     }
-    for zone in host.zones.iter().filter(|zone| zone.managed > 0) {
-        let marks = policy.pcp_marks(&pcp_zone(zone, host));
+    answers
+}
+
+/// The same for batch and `high` of every pageset.
+fn zone_answers(policy: &Policy, host: &Host, divisor: Divisor) -> Vec<bool> {
+    let mut answers = Vec::new();
+    let mut tuned = false;
+    let populated = || host.zones.iter().filter(|zone| zone.managed > 0);
+    for zone in populated() {
+        let marks = policy.pcp_marks(&pcp_zone(zone, host, divisor));
+        tuned |= marks.high_min != marks.high_max;
         for pageset in &zone.pagesets {
             answers.push(pageset.batch == u64::from(marks.batch));
             answers.push(high_fits(pageset.high, &marks));
         }
+    }
+    // Where the marks are not printed, an unused pageset tells: fixed marks are set at boot, a
+    // tuned `high` stays 0 until its first use.
+    let sets = || populated().flat_map(|zone| &zone.pagesets);
+    if !answers.is_empty() && sets().all(|set| set.high_min.is_none()) {
+        answers.push(sets().any(|set| set.high == 0) == tuned);
     }
     answers
 }

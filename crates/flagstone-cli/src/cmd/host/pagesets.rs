@@ -4,7 +4,7 @@
 use flagstone_core::policy::{PcpMarks, Policy};
 use serde::Serialize;
 
-use super::formula;
+use super::formula::{self, Divisor, Formula};
 use super::gather::Host;
 use crate::source::zoneinfo::Zone;
 
@@ -112,18 +112,21 @@ pub struct WhatIf {
 
 /// The populated zones with pagesets.
 #[must_use]
-pub fn rows(host: &Host, policy: Option<&Policy>) -> Vec<Row> {
+pub fn rows(host: &Host, formula: Option<&Formula>) -> Vec<Row> {
     let populated = host
         .zones
         .iter()
         .filter(|z| z.managed > 0 && !z.pagesets.is_empty());
-    populated.map(|zone| row(zone, host, policy)).collect()
+    populated.map(|zone| row(zone, host, formula)).collect()
 }
 
-fn row(zone: &Zone, host: &Host, policy: Option<&Policy>) -> Row {
+fn row(zone: &Zone, host: &Host, formula: Option<&Formula>) -> Row {
     let sets = &zone.pagesets;
     let first = sets[0];
-    let marks = policy.map(|policy| policy.pcp_marks(&formula::pcp_zone(zone, host)));
+    let marks = formula.map(|f| {
+        f.policy
+            .pcp_marks(&formula::pcp_zone(zone, host, f.divisor))
+    });
     let sum = |value: fn(&crate::source::zoneinfo::Pageset) -> u64| {
         sets.iter().map(value).fold(0, u64::saturating_add)
     };
@@ -160,13 +163,18 @@ fn row(zone: &Zone, host: &Host, policy: Option<&Policy>) -> Row {
 
 /// Marks of every populated zone under `policy`.
 #[must_use]
-pub fn what_if(name: &str, policy: &Policy, host: &Host) -> Vec<WhatIf> {
+pub fn what_if(name: &str, policy: &Policy, host: &Host, divisor: Divisor) -> Vec<WhatIf> {
     let populated = host.zones.iter().filter(|zone| zone.managed > 0);
     populated
         .map(|zone| {
-            let input = formula::pcp_zone(zone, host);
+            let input = formula::pcp_zone(zone, host, divisor);
             let marks = policy.pcp_marks(&input);
-            let pages = u64::from(marks.high_max).saturating_mul(u64::from(input.cpus));
+            let sets = if zone.pagesets.is_empty() {
+                u64::from(host.cpus.online)
+            } else {
+                zone.pagesets.len() as u64
+            };
+            let pages = u64::from(marks.high_max).saturating_mul(sets);
             WhatIf {
                 policy: name.to_owned(),
                 node: zone.node,

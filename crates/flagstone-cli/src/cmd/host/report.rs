@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::advice::{self, Advice};
 use super::deviations::{self, Deviation};
-use super::formula::{self, Formula};
+use super::formula::{self, Divisor, Formula};
 use super::gather::{Host, PageSizeFrom};
 use super::pagesets;
 use super::population::{self, Cache, Ledger};
@@ -175,11 +175,12 @@ pub fn build(host: &Host, policies: &[(String, Policy)]) -> Report {
     let mut what_if_rows = Vec::new();
     let mut pageset_what_if = Vec::new();
     let own = formula.as_ref().map(own_row);
+    let divisor = formula.as_ref().map_or(Divisor::Online, |f| f.divisor);
     for (name, policy) in own.iter().chain(policies) {
         if !host.caches.is_empty() {
             what_if_rows.push(what_if::cost(name, policy, host));
         }
-        pageset_what_if.extend(pagesets::what_if(name, policy, host));
+        pageset_what_if.extend(pagesets::what_if(name, policy, host, divisor));
     }
     let caches: Vec<CacheRow> = host
         .caches
@@ -214,7 +215,7 @@ pub fn build(host: &Host, policies: &[(String, Policy)]) -> Report {
             .as_ref()
             .map_or_else(Vec::new, |f| deviations::find(host, f)),
         what_if: what_if_rows,
-        pagesets: pagesets::rows(host, formula.as_ref().map(|f| &f.policy)),
+        pagesets: pagesets::rows(host, formula.as_ref()),
         pageset_what_if,
         buddy: host
             .buddy

@@ -109,13 +109,15 @@ fn summary(out: &mut String, r: &Report, screen: Screen) -> std::fmt::Result {
         let alike = if others.is_empty() {
             String::new()
         } else {
-            format!(" (as does {})", others.join(", "))
+            format!(" (and of {})", others.join(", "))
         };
-        writeln!(
-            out,
-            "Rules: {}{alike} explains {} of {} values",
-            formula.name, formula.right, formula.values
-        )?;
+        let line = format!(
+            "The rules of {}{alike} explain {} of {} values",
+            formula.name,
+            count(formula.right as u64),
+            count(formula.values as u64)
+        );
+        out.push_str(&wrap(&line, screen.width, 2));
     }
     if !r.parameters.is_empty() {
         writeln!(out, "Boot parameters: {}", r.parameters.join(" "))?;
@@ -130,13 +132,16 @@ fn summary(out: &mut String, r: &Report, screen: Screen) -> std::fmt::Result {
     let Some(totals) = &r.totals else {
         match r.meminfo_slab_bytes {
             Some(slab) => {
-                let reclaimable = r.meminfo_slab_reclaimable_bytes.unwrap_or(0);
+                let reclaimable = bytes(r.meminfo_slab_reclaimable_bytes.unwrap_or(0));
+                let slab = bytes(slab);
                 writeln!(
                     out,
-                    "{} {} by /proc/meminfo, {} of it reclaimable; which caches hold it needs root",
-                    screen.heading("Slab memory"),
-                    bytes(slab),
-                    bytes(reclaimable)
+                    "{} {slab}, {reclaimable} of it reclaimable",
+                    screen.heading("Slab memory")
+                )?;
+                writeln!(
+                    out,
+                    "  (by /proc/meminfo; which caches hold it could not be read)"
                 )?;
             }
             None => writeln!(out, "No cache could be read.")?,
@@ -366,7 +371,7 @@ fn few(names: &[String], room: usize) -> String {
 }
 
 fn advice(out: &mut String, r: &Report, screen: Screen) {
-    if r.formula.is_none() {
+    if r.totals.is_none() && r.advice.is_empty() {
         return;
     }
     if r.advice.is_empty() {
@@ -594,17 +599,13 @@ fn pagesets(out: &mut String, r: &Report, screen: Screen) {
         r.pagesets.iter().map(row).collect(),
     ));
     for row in r.pagesets.iter().filter(|row| row.tuning.is_raised()) {
-        let fixed = row
-            .high_min
-            .saturating_mul(row.cpus as u64)
-            .saturating_mul(page);
         let line = format!(
-            "  {}/{}: load raised high, the pagesets hold {}; fixed marks, as before 6.7, would \
-             allow {}. An idle CPU's high falls by an eighth each second.",
+            "  {}/{}: load raised high to {} on a CPU, where the fixed marks before 6.7 stop at {}. \
+             An idle CPU's high falls by an eighth each second.",
             row.node,
             row.zone,
-            bytes(row.held.saturating_mul(page)),
-            bytes(fixed)
+            bytes(row.high_highest.saturating_mul(page)),
+            bytes(row.high_min.saturating_mul(page))
         );
         out.push_str(&wrap(&line, screen.width, 4));
     }
@@ -624,8 +625,17 @@ fn by_policy(out: &mut String, r: &Report, screen: Screen) {
         return;
     };
     let mut line = format!("  All together at most {} by {own}", bytes(most));
-    for (name, sum) in sums.iter().filter(|(_, sum)| *sum != most) {
-        let _ = write!(line, ", {} by {name}", bytes(*sum));
+    let mut told = vec![most];
+    for &(_, sum) in &sums {
+        if !told.contains(&sum) {
+            told.push(sum);
+            let names: Vec<&str> = sums
+                .iter()
+                .filter(|(_, other)| *other == sum)
+                .map(|(name, _)| *name)
+                .collect();
+            let _ = write!(line, ", {} by {}", bytes(sum), names.join(" and "));
+        }
     }
     out.push_str(&wrap(&line, screen.width, 4));
 }
