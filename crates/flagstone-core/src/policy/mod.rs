@@ -4,6 +4,7 @@
 //!   presets   "linux-6.5+order4" -> Policy          set   "slab_max_order" "4" -> Policy
 //!   layout    object size, flags -> stride          cpus  possible, present, online
 //!   order     stride -> order, objects, tail        slab2007  the SLAB peer's own shape
+//!   runs      live objects -> the next slab's run, and what a population costs
 //!   partial   cpu_partial, min_partial              sheaf     capacity, barn limits
 //!   pcp_marks batch, high_min, high_max             watermarks  min, low, high, promo
 //!   pcp_tuning  how pagesets move: PcpState         classes   general-purpose sizes
@@ -14,6 +15,7 @@
 //!
 //! - [`Policy::parse`], [`Policy::set`], [`Policy::default`];
 //! - [`Policy::slab_shape`] and [`Policy::fallback_shape`], [`Policy::layout`];
+//! - [`Policy::next_slab`] in [`Policy::slab_unit`]s, where slabs follow the population;
 //! - [`Policy::cpu_partial`], [`Policy::min_partial`], [`Policy::sheaf_capacity`],
 //!   [`Policy::barn_limits`], [`Policy::slab2007_queues`];
 //! - [`Policy::pcp_marks`] and [`Policy::pcp_state`], whose [`PcpState`] a pageset embeds.
@@ -26,12 +28,14 @@
 
 mod classes;
 mod cpus;
+mod kernel_caches;
 mod layout;
 mod order;
 mod partial;
 mod pcp_marks;
 mod pcp_tuning;
 mod presets;
+mod runs;
 mod set;
 mod sheaf;
 pub mod slab2007;
@@ -39,17 +43,19 @@ mod watermarks;
 
 pub use classes::{LargestClass, SizeClasses};
 pub use cpus::{CpuRule, Cpus};
+pub use kernel_caches::{KERNEL_CACHES, KernelCache};
 pub use layout::{LayoutRule, ObjectLayout, ObjectSpec};
 pub use order::{OBJECTS_PER_SLAB_MAX, OrderQuery, OrderRule, SlabShape};
 pub use partial::{CpuPartial, CpuPartialRule, MAX_PARTIAL, MIN_PARTIAL, MinPartialRule};
 pub use pcp_marks::{PcpMarks, PcpZone, batch};
 pub use pcp_tuning::{PcpRule, PcpState, UNCAPPED, ZoneFlags};
 pub use presets::{BASES, MODIFIERS, NameError};
+pub use runs::{Population, RunRule};
 pub use set::{KEYS, SetError, SetProblem};
 pub use sheaf::{BarnLimits, SHEAF_HEADER_BYTES, SheafRule, capacity_7_0};
 pub use watermarks::{WatermarkInput, Watermarks, min_free_kib};
 
-use crate::base::{Order, PageCount, PageSize, fls};
+use crate::base::{Order, PageSize, fls};
 
 /// Which per-CPU machinery serves a cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -157,6 +163,9 @@ pub struct Policy {
     pub cpu_rule: CpuRule,
     /// Whether big systems want twice as many.
     pub big_system: Doubling,
+    /// Slabs by population instead of the order rule, for allocators that can cut runs; `None`
+    /// in every kernel preset.
+    pub runs: Option<RunRule>,
     /// Object layout rule.
     pub layout: LayoutRule,
     /// Per-CPU partial list rule.
@@ -391,11 +400,5 @@ impl Policy {
         } else {
             self.limits.retain_bytes_min
         }
-    }
-
-    /// Bytes of slabs needed for `objects` live objects if every slab were full.
-    #[must_use]
-    pub fn packed_bytes(shape: &SlabShape, objects: usize, page_size: PageSize) -> usize {
-        PageCount(objects.div_ceil(shape.objects.max(1) as usize) * shape.pages.0).bytes(page_size)
     }
 }
