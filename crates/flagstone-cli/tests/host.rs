@@ -318,12 +318,6 @@ fn damage_in_any_file_is_one_line_with_file_and_line_number() {
     for (path, from, to, expect) in [
         (
             "proc/slabinfo",
-            "\ndentry",
-            "\ndentry many",
-            "proc/slabinfo: line ",
-        ),
-        (
-            "proc/slabinfo",
             "version: 2.1",
             "version: 9",
             "proc/slabinfo: line 1: ",
@@ -353,6 +347,7 @@ fn damage_in_any_file_is_one_line_with_file_and_line_number() {
         files.put(path, &text);
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), files.tar()).unwrap();
+        eprintln!("{path}: {from} -> {to}");
         let line = refusal(flagstone().arg("--root").arg(file.path()));
         assert!(line.contains(expect), "{path}: {line}");
     }

@@ -6,7 +6,7 @@
 //! answer alike stand together.
 
 use crate::source::zoneinfo::Zone;
-use flagstone_core::policy::{BASES, ObjectSpec, PcpMarks, PcpZone, Policy};
+use flagstone_core::policy::{BASES, KernelCache, ObjectSpec, PcpMarks, PcpZone, Policy};
 
 use super::gather::Host;
 use super::population::Cache;
@@ -57,10 +57,6 @@ pub struct Expected {
     pub sheaf_capacity: Option<u64>,
 }
 
-/// Caches that exist before sheaves can be allocated and so never have any
-/// (docs: linux-policies 5.2).
-const BOOTSTRAP: [&str; 2] = ["kmem_cache", "kmem_cache_node"];
-
 /// What `policy` says `cache` should show on `host`.
 #[must_use]
 pub fn expected(policy: &Policy, cache: &Cache, host: &Host) -> Expected {
@@ -70,7 +66,7 @@ pub fn expected(policy: &Policy, cache: &Cache, host: &Host) -> Expected {
         .as_ref()
         .is_some_and(crate::source::sys_slab::Cache::is_debug);
     let sheaf = policy.sheaf_capacity(size, host.page_size).map(u64::from);
-    let bare = debug || BOOTSTRAP.contains(&cache.name.as_str());
+    let bare = debug || KernelCache::named(&cache.name).before_sheaves;
     let objects = u32::try_from(cache.objects_per_slab).unwrap_or(u32::MAX);
     let cpu_partial = policy.cpu_partial(size, objects, host.page_size, host.cpus);
     Expected {

@@ -64,6 +64,23 @@ pub struct Args {
     json: bool,
 }
 
+/// The answer about `tree` as text of `width` columns, as the command prints it.
+///
+/// # Errors
+/// What [`gather::gather`] refuses.
+pub fn text(tree: &Tree, width: u16) -> Result<String, Failure> {
+    let host = gather::gather(tree, None)?;
+    let report = report::build(&host, &usual_policies(&host));
+    Ok(view::render(
+        &report,
+        8,
+        &view::Screen {
+            width,
+            styled: false,
+        },
+    ))
+}
+
 /// Runs the command.
 pub fn run(args: &Args) -> Outcome {
     let page_size = args.page_size.map(parse_page_size).transpose()?;

@@ -229,6 +229,9 @@ pub fn merge(
     Ok(caches)
 }
 
+/// Most bytes of slabs one cache may claim, 4 PiB; sums and what-if costs then cannot overflow.
+const TOTAL_MAX: u64 = 1 << 52;
+
 /// Refuses objects that do not fit their slab, with the place that said so.
 fn check(
     cache: Cache,
@@ -236,13 +239,26 @@ fn check(
     place: impl Fn(String) -> Malformed,
 ) -> Result<Cache, Malformed> {
     let block = page_size.block_bytes(cache.order) as u64;
+    if cache.slabs.saturating_mul(block) > TOTAL_MAX {
+        return Err(place(format!(
+            "{}: {} slabs are more than any machine holds",
+            cache.name, cache.slabs
+        )));
+    }
     if cache.objects_per_slab.saturating_mul(cache.size as u64) > block {
         return Err(place(format!(
             "{}: {} objects of {} bytes do not fit a slab of {block} bytes",
             cache.name, cache.objects_per_slab, cache.size
         )));
     }
-    Ok(cache)
+    // Counters are read one after the other; objects cannot really exceed what slabs hold.
+    let most = cache.slabs * cache.objects_per_slab;
+    let objects = cache.objects.min(most);
+    Ok(Cache {
+        objects,
+        active: cache.active.min(objects),
+        ..cache
+    })
 }
 
 fn from_row(
