@@ -203,9 +203,14 @@ fn snmalloc(root: &Path, work: &Path, out: &Path) -> Result<(), String> {
                 "-pthread",
             ])
             .args(["-fvisibility=hidden", "-DMALLOC_USABLE_SIZE_QUALIFIER="])
-            .args(["-DSNMALLOC_USE_WAIT_ON_ADDRESS=1"])
+            .args([
+                "-DSNMALLOC_USE_WAIT_ON_ADDRESS=1",
+                "-DSNMALLOC_USE_CXX11_THREAD_ATEXIT_DIRECT",
+            ])
+            .arg("-DSNMALLOC_EXPORT=__attribute__((visibility(\"default\")))")
             .arg("-I")
             .arg(root.join("upstream/src"))
+            .arg(overrides.join("malloc.cc"))
             .arg(overrides.join("new.cc"))
             .args(["-latomic", "-o"])
             .arg(out)

@@ -183,9 +183,9 @@ mod tests {
 
     #[test]
     fn figures_keep_three_digits_that_matter() {
-        assert_eq!(figure(3.14159), "3.14");
-        assert_eq!(figure(31.4159), "31.4");
-        assert_eq!(figure(3141.59), "3142");
+        assert_eq!(figure(1.23456), "1.23");
+        assert_eq!(figure(12.3456), "12.3");
+        assert_eq!(figure(1234.56), "1235");
     }
 
     #[test]
