@@ -26,4 +26,5 @@ pub mod page;
 pub mod platform;
 pub mod policy;
 pub mod slab;
+pub mod stats;
 pub mod sync;

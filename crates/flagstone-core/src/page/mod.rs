@@ -16,6 +16,7 @@ pub mod descriptor;
 mod keep;
 mod list;
 mod memmap;
+mod parts;
 mod release;
 mod resident;
 mod snapshot;

@@ -49,7 +49,35 @@ pub struct PageSnapshot {
     pub hole_bytes_total: u64,
 }
 
+impl PageSnapshot {
+    /// Nothing yet.
+    pub const EMPTY: Self = Self {
+        page_bytes: 0,
+        zones: 0,
+        total: ZoneSnapshot::EMPTY,
+        own_bytes: 0,
+        memmap_bytes: 0,
+        control_bytes: 0,
+        hole_bytes_total: 0,
+    };
+}
+
 impl ZoneSnapshot {
+    /// Nothing yet.
+    pub const EMPTY: Self = Self {
+        span_pages: 0,
+        frontier_pages: 0,
+        committed_pages: 0,
+        in_use_pages: 0,
+        free_pages: 0,
+        free_resident_pages: 0,
+        parked_pages: 0,
+        resident_blocks: [0; ORDERS],
+        released_blocks: [0; ORDERS],
+        keep_pages: 0,
+        counters: ZoneCounters::EMPTY,
+    };
+
     /// Adds another zone's figures.
     pub fn add(&mut self, other: &Self) {
         self.span_pages += other.span_pages;
@@ -69,6 +97,18 @@ impl ZoneSnapshot {
 }
 
 impl ZoneCounters {
+    /// Nothing happened yet.
+    pub const EMPTY: Self = Self {
+        alloc_pages: 0,
+        free_pages: 0,
+        lock_waits: 0,
+        lock_takes: 0,
+        released_pages: 0,
+        release_calls: 0,
+        fresh_pages: 0,
+        commit_calls: 0,
+    };
+
     /// Adds another zone's events.
     pub fn add(&mut self, other: &Self) {
         self.alloc_pages += other.alloc_pages;
