@@ -28,3 +28,4 @@ pub mod policy;
 pub mod slab;
 pub mod stats;
 pub mod sync;
+pub mod verify;

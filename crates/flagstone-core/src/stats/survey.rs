@@ -101,8 +101,8 @@ pub struct Survey {
     caches: [CacheSurvey; MAX_CACHES],
     /// Resident bytes by purpose, [`Line::NonHeap`] excepted, which the world must add.
     pub ledger: Ledger,
-    /// The page layer's figures.
-    pub pages: PageSnapshot,
+    /// The page layer's figures; `None` before the first walk.
+    pub pages: Option<PageSnapshot>,
 }
 
 impl Survey {
@@ -112,7 +112,7 @@ impl Survey {
         Self {
             caches: [CacheSurvey::NONE; MAX_CACHES],
             ledger: Ledger::EMPTY,
-            pages: PageSnapshot::EMPTY,
+            pages: None,
         }
     }
 
@@ -127,7 +127,7 @@ impl Survey {
         let Some(bits) = PageBits::ask(slabs.pages(), residency) else {
             return false;
         };
-        self.pages = slabs.pages().snapshot();
+        self.pages = Some(slabs.pages().snapshot());
         walk::pages(slabs, &bits, &mut self.caches, &mut self.ledger);
         loose::objects(slabs, &bits, &mut self.caches);
         drop(bits);
