@@ -170,6 +170,7 @@ impl<P: Platform> Heap<P> {
                 }
             }
             Found::Run(pfn, pages) => {
+                ready.before_large(pages.bytes(P::page_size()));
                 // SAFETY: the caller gives the run up.
                 unsafe { ready.slabs.pages().free_run(pfn, pages) };
                 ready.upkeep();
@@ -315,6 +316,7 @@ impl<P: Platform> Ready<P> {
     /// A block of whole pages for `size` bytes, zeroed on request.
     pub(super) fn alloc_pages(&self, size: usize, zeroed: bool) -> Option<NonNull<u8>> {
         self.upkeep();
+        self.before_large(size);
         let page_size = P::page_size();
         let pages = page_size.pages_for(size);
         if pages <= Order::MAX.pages()
@@ -408,6 +410,7 @@ impl<P: Platform> Ready<P> {
     }
 
     pub(super) fn free_huge(&self, address: NonNull<u8>) {
+        self.before_large(super::upkeep::OBSERVED_BYTES);
         let removed = match self.huge.lock::<P>() {
             Ok(mut table) => table.remove(address.as_ptr() as usize),
             // A signal handler on top of the table's holder: keep the memory rather than wait

@@ -23,6 +23,7 @@ mod keep;
 mod list;
 pub(crate) mod memmap;
 mod pageset;
+mod parts;
 mod release;
 pub(crate) mod resident;
 mod snapshot;

@@ -40,5 +40,6 @@ pub use cache::{Cache, CacheRequest, CacheState, Constructor, NAME_BYTES};
 pub use geometry::Geometry;
 pub use node::{End, Node, PartialList};
 pub use sheaf::{OwnSheaf, SHEAF_BYTES_MAX, SHEAF_BYTES_MIN, bytes_for, capacity_for};
+pub(crate) use slab::Slab;
 pub use slabs::{CacheError, SHEAF_CACHES, Slabs};
 pub use state::{NO_OBJECT, SlabState};
