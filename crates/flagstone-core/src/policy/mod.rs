@@ -50,7 +50,7 @@ pub use partial::{CpuPartial, CpuPartialRule, MAX_PARTIAL, MIN_PARTIAL, MinParti
 pub use pcp_marks::{PcpMarks, PcpZone, batch};
 pub use pcp_tuning::{PcpRule, PcpState, UNCAPPED, ZoneFlags};
 pub use presets::{BASES, MODIFIERS, NameError};
-pub use runs::{Population, RunRule};
+pub use runs::{Population, RunRule, estimated_live};
 pub use set::{KEYS, SetError, SetProblem};
 pub use sheaf::{BarnLimits, SHEAF_HEADER_BYTES, SheafRule, capacity_7_0};
 pub use watermarks::{WatermarkInput, Watermarks, min_free_kib};
@@ -105,7 +105,8 @@ pub enum Doubling {
 pub struct FlagstoneLimits {
     /// Most objects per sheaf.
     pub sheaf_capacity_max: u32,
-    /// Most bytes of objects one sheaf may hold; small counts round up to one object.
+    /// Most bytes of objects one sheaf may hold, or three quarters of a page if that is more;
+    /// a sheaf holds at least one object.
     pub sheaf_bytes_max: usize,
     /// Most bytes of objects the full sheaves of one barn may hold.
     pub barn_bytes_max: usize,
@@ -130,13 +131,15 @@ impl FlagstoneLimits {
 
     /// The default policy's bounds.
     ///
-    /// 124 slots and their header fill 1 KiB; 32 KiB per sheaf keeps two of them within a
-    /// second-level cache for every class. Doubling either halves refills and doubles what an idle
-    /// CPU strands.
+    /// 96 objects and 15 KiB per sheaf, 1 MiB per barn: with them slabs by population visit node
+    /// lists less often than 7.0's sheaves do over the base's slabs, and all of it still takes
+    /// less memory, on each of 116 costed captures (`docs/adr/0011`). The margins are small: at
+    /// 64 objects refills, at 124 objects and 32 KiB memory would exceed the base's by up to a
+    /// tenth. More is faster and keeps more.
     pub const DEFAULT: Self = Self {
-        sheaf_capacity_max: 124,
-        sheaf_bytes_max: 32 << 10,
-        barn_bytes_max: 256 << 10,
+        sheaf_capacity_max: 96,
+        sheaf_bytes_max: 15 << 10,
+        barn_bytes_max: 1 << 20,
         retain_bytes_min: 8 << 20,
         retain_share: 16,
         pcp_bytes_max: 8 << 20,
@@ -323,14 +326,15 @@ impl Policy {
             SheafRule::None => return None,
             SheafRule::OptIn => requested,
             SheafRule::All => capacity_7_0(size, page_size, requested),
-            SheafRule::Bytes => self.capacity_by_bytes(size).max(requested),
+            SheafRule::Bytes => self.capacity_by_bytes(size, page_size).max(requested),
         };
         Some(self.sheaf_capacity_set.unwrap_or(by_rule))
     }
 
-    fn capacity_by_bytes(&self, size: usize) -> u32 {
+    fn capacity_by_bytes(&self, size: usize, page_size: PageSize) -> u32 {
         let unbounded = |limit: usize| if limit == 0 { usize::MAX } else { limit };
-        let by_bytes = (unbounded(self.limits.sheaf_bytes_max) / size.max(1)).max(1);
+        let bytes = unbounded(self.limits.sheaf_bytes_max).max(page_size.bytes() * 3 / 4);
+        let by_bytes = (bytes / size.max(1)).max(1);
         let most = unbounded(self.limits.sheaf_capacity_max as usize);
         u32::try_from(by_bytes.min(most)).unwrap_or(u32::MAX)
     }

@@ -2,7 +2,7 @@
 
 use crate::source::slabinfo;
 use flagstone_core::base::{Order, PageSize};
-use flagstone_core::policy::Population;
+use flagstone_core::policy::{Population, estimated_live};
 use std::io::Read;
 
 /// Which objects of a capture a policy must find room for.
