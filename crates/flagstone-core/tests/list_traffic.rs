@@ -10,7 +10,8 @@
 //! slab each object is in, moves objects between sheaves and slabs by the rules of the sheaf
 //! engine (docs: linux-policies 5.3, 5.4), and counts how often the node list's lock is taken.
 //! Compared are base shapes with the sheaves of 7.0, the patch's shapes with those sheaves, and
-//! flagstone's shapes, first with those sheaves and then with its own.
+//! flagstone's shapes, first with those sheaves and then with somewhat larger ones for small
+//! objects: 96 objects or 15 KiB, three quarters of a page where pages are large.
 //!
 //! The mix, per cache of a capture with N live objects (bounded to 20,000), on four CPUs: grow to
 //! N; 4 rounds of: free a random eighth and allocate it again on another CPU (objects made on one
@@ -237,6 +238,16 @@ fn slabs_by_population_visit_node_lists_less_often_in_less_memory() {
     ];
     let mut wrong = Vec::new();
     for (index, boot) in boots.iter().enumerate() {
+        let mut larger = own;
+        larger.limits.sheaf_capacity_max = 96;
+        larger.limits.sheaf_bytes_max = (15 << 10).max(boot.page_size.bytes() * 3 / 4);
+        larger.limits.barn_bytes_max = 1 << 20;
+        let rows = [
+            (&base, &sheaves),
+            (&patched, &sheaves),
+            (&own, &sheaves),
+            (&own, &larger),
+        ];
         for count in [16, 160] {
             let mut sums = [Traffic::default(); 4];
             for row in all.iter().filter(|row| row.boot == index) {

@@ -121,11 +121,7 @@ fn field(zone: &mut Zone, line: &str, at: usize) -> Result<(), Malformed> {
         return Ok(());
     };
     match (key, zone.pagesets.last_mut()) {
-        ("pages", None) => {
-            if words.next() == Some("free") {
-                zone.free = pages(words, "free", at)?;
-            }
-        }
+        ("pages", None) if words.next() == Some("free") => zone.free = pages(words, "free", at)?,
         ("boost", None) => zone.boost = Some(pages(words, key, at)?),
         ("min", None) => zone.min = pages(words, key, at)?,
         ("low", None) => zone.low = pages(words, key, at)?,

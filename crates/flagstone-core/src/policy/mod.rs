@@ -105,10 +105,10 @@ pub enum Doubling {
 pub struct FlagstoneLimits {
     /// Most objects per sheaf.
     pub sheaf_capacity_max: u32,
-    /// Most bytes of objects one sheaf may hold, or three quarters of a page if that is more;
-    /// a sheaf holds at least one object.
+    /// Most bytes of objects one sheaf may hold; small counts round up to one object.
     pub sheaf_bytes_max: usize,
-    /// Most bytes of objects the full sheaves of one barn may hold.
+    /// Most bytes of objects the full sheaves of one cache's barns may hold; all barns of a heap
+    /// together may hold twice this, or a sixteenth of what is in use.
     pub barn_bytes_max: usize,
     /// Free bytes always kept before memory goes back to the system.
     pub retain_bytes_min: usize,
@@ -131,15 +131,13 @@ impl FlagstoneLimits {
 
     /// The default policy's bounds.
     ///
-    /// 96 objects and 15 KiB per sheaf, 1 MiB per barn: with them slabs by population visit node
-    /// lists less often than 7.0's sheaves do over the base's slabs, and all of it still takes
-    /// less memory, on each of 116 costed captures (`docs/adr/0011`). The margins are small: at
-    /// 64 objects refills, at 124 objects and 32 KiB memory would exceed the base's by up to a
-    /// tenth. More is faster and keeps more.
+    /// 254 slots and their header fill 2 KiB; 64 KiB per sheaf is 16 objects of a page. A cache
+    /// reaches these only under traffic and falls back when the heap shrinks. Doubling either
+    /// halves visits to the barn and doubles what an idle CPU strands.
     pub const DEFAULT: Self = Self {
-        sheaf_capacity_max: 96,
-        sheaf_bytes_max: 15 << 10,
-        barn_bytes_max: 1 << 20,
+        sheaf_capacity_max: 254,
+        sheaf_bytes_max: 64 << 10,
+        barn_bytes_max: 4 << 20,
         retain_bytes_min: 8 << 20,
         retain_share: 16,
         pcp_bytes_max: 8 << 20,
@@ -326,15 +324,14 @@ impl Policy {
             SheafRule::None => return None,
             SheafRule::OptIn => requested,
             SheafRule::All => capacity_7_0(size, page_size, requested),
-            SheafRule::Bytes => self.capacity_by_bytes(size, page_size).max(requested),
+            SheafRule::Bytes => self.capacity_by_bytes(size).max(requested),
         };
         Some(self.sheaf_capacity_set.unwrap_or(by_rule))
     }
 
-    fn capacity_by_bytes(&self, size: usize, page_size: PageSize) -> u32 {
+    fn capacity_by_bytes(&self, size: usize) -> u32 {
         let unbounded = |limit: usize| if limit == 0 { usize::MAX } else { limit };
-        let bytes = unbounded(self.limits.sheaf_bytes_max).max(page_size.bytes() * 3 / 4);
-        let by_bytes = (bytes / size.max(1)).max(1);
+        let by_bytes = (unbounded(self.limits.sheaf_bytes_max) / size.max(1)).max(1);
         let most = unbounded(self.limits.sheaf_capacity_max as usize);
         u32::try_from(by_bytes.min(most)).unwrap_or(u32::MAX)
     }

@@ -53,8 +53,11 @@ fn fill<W: Write>(
     builder: &mut tar::Builder<W>,
     page_size: Option<usize>,
 ) -> io::Result<Summary> {
-    let mut paths: Vec<String> =
-        FILES.iter().chain(&SYSCTLS).map(|&path| path.to_owned()).collect();
+    let mut paths: Vec<String> = FILES
+        .iter()
+        .chain(&SYSCTLS)
+        .map(|&path| path.to_owned())
+        .collect();
     paths.extend(topology::paths(tree));
     let mut links = Vec::new();
     let mut denied = Vec::new();
@@ -64,7 +67,9 @@ fn fill<W: Write>(
                 match target {
                     Some(target) => links.push((format!("{}/{name}", sys_slab::DIR), target)),
                     None => paths.extend(
-                        sys_slab::FILES.iter().map(|f| format!("{}/{name}/{f}", sys_slab::DIR)),
+                        sys_slab::FILES
+                            .iter()
+                            .map(|f| format!("{}/{name}/{f}", sys_slab::DIR)),
                     ),
                 }
             }
@@ -90,7 +95,11 @@ fn fill<W: Write>(
     collapse_slab_directory(&mut denied);
     append(builder, MANIFEST, &manifest(page_size, &denied))?;
     for (path, text) in &files {
-        let text = if path == "proc/cmdline" { &slab_words(text) } else { text };
+        let text = if path == "proc/cmdline" {
+            &slab_words(text)
+        } else {
+            text
+        };
         append(builder, path, text)?;
     }
     for (path, target) in &links {
@@ -98,7 +107,10 @@ fn fill<W: Write>(
         header.set_entry_type(tar::EntryType::Symlink);
         builder.append_link(&mut header, path, target)?;
     }
-    Ok(Summary { files: files.len(), denied })
+    Ok(Summary {
+        files: files.len(),
+        denied,
+    })
 }
 
 /// Thousands of denied cache files are one fact: the directory's files are for root.
@@ -111,7 +123,10 @@ fn collapse_slab_directory(denied: &mut Vec<String>) {
 }
 
 fn manifest(page_size: Option<usize>, denied: &[String]) -> String {
-    let mut text = format!("format flagstone-capture/1\nby flagstone {}\n", env!("CARGO_PKG_VERSION"));
+    let mut text = format!(
+        "format flagstone-capture/1\nby flagstone {}\n",
+        env!("CARGO_PKG_VERSION")
+    );
     if let Some(bytes) = page_size {
         text.push_str(&format!("page_size {bytes}\n"));
     }

@@ -10,7 +10,7 @@ use super::population::Cache;
 /// One value that differs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Deviation {
-    /// Cache name, or `zone Normal, node 0`.
+    /// Cache name, or `node 0 Normal`.
     pub subject: String,
     /// The kernel's name of the value: `order`, `min_partial`, `high_max` ...
     pub property: &'static str,
@@ -36,27 +36,55 @@ pub fn find(host: &Host, formula: &Formula) -> Vec<Deviation> {
     for cache in &host.caches {
         let mut add = |property, here, formula, (cause, explained): (String, bool)| {
             let subject = cache.name.clone();
-            found.push(Deviation { subject, property, here, formula, cause, explained });
+            found.push(Deviation {
+                subject,
+                property,
+                here,
+                formula,
+                cause,
+                explained,
+            });
         };
         let want = expected(&formula.policy, cache, host);
         let order = u64::from(cache.order.get());
         let plain = expected(&formula.plain, cache, host).order;
         if want.order != Some(order) {
-            add("order", order, want.order, order_cause(host, formula, cache));
+            add(
+                "order",
+                order,
+                want.order,
+                order_cause(host, formula, cache),
+            );
         } else if plain != want.order {
             let words = host.parameters.words().join(" ");
-            add("order", order, plain, (format!("boot parameters: {words}"), true));
+            add(
+                "order",
+                order,
+                plain,
+                (format!("boot parameters: {words}"), true),
+            );
         }
         let Some(sys) = &cache.sys else { continue };
         if want.size.is_some_and(|size| size != cache.size as u64) {
-            add("slab_size", cache.size as u64, want.size, size_cause(host, formula, cache));
+            add(
+                "slab_size",
+                cache.size as u64,
+                want.size,
+                size_cause(host, formula, cache),
+            );
         }
         let cpu_partial = sys.cpu_partial.unwrap_or(0);
         if cpu_partial != want.cpu_partial.unwrap_or(0) {
             let cause = if no_cpu_partial {
-                ("this kernel was built without per-CPU partial lists".into(), false)
+                (
+                    "this kernel was built without per-CPU partial lists".into(),
+                    false,
+                )
             } else {
-                ("written to sysfs after boot, or by the cache's creator".into(), false)
+                (
+                    "written to sysfs after boot, or by the cache's creator".into(),
+                    false,
+                )
             };
             add("cpu_partial", cpu_partial, want.cpu_partial, cause);
         }
@@ -67,7 +95,9 @@ pub fn find(host: &Host, formula: &Formula) -> Vec<Deviation> {
             add("min_partial", min_partial, Some(want.min_partial), cause);
         }
         if let Some(capacity) = sys.sheaf_capacity
-            && want.sheaf_capacity.is_some_and(|formula| formula != capacity)
+            && want
+                .sheaf_capacity
+                .is_some_and(|formula| formula != capacity)
         {
             let cause = sheaf_cause(&formula.policy, cache, host, capacity);
             add("sheaf_capacity", capacity, want.sheaf_capacity, cause);
@@ -81,15 +111,25 @@ pub fn find(host: &Host, formula: &Formula) -> Vec<Deviation> {
 fn order_cause(host: &Host, formula: &Formula, cache: &Cache) -> (String, bool) {
     let here = Some(cache.order);
     let order_with = |policy: &Policy, cpus: Cpus| {
-        policy.slab_shape(cache.size, host.page_size, cpus).map(|shape| shape.order)
+        policy
+            .slab_shape(cache.size, host.page_size, cpus)
+            .map(|shape| shape.order)
     };
     if order_with(&formula.plain, host.cpus) == here {
-        return ("created before the boot parameters took effect".into(), true);
+        return (
+            "created before the boot parameters took effect".into(),
+            true,
+        );
     }
     let powers = (0..12).map(|shift| 1u32 << shift);
-    if let Some(count) = powers.clone().find(|&n| order_with(&formula.policy, Cpus::new(n)) == here)
+    if let Some(count) = powers
+        .clone()
+        .find(|&n| order_with(&formula.policy, Cpus::new(n)) == here)
     {
-        let cause = format!("as if created with {count} CPUs; {} are present", host.cpus.present);
+        let cause = format!(
+            "as if created with {count} CPUs; {} are present",
+            host.cpus.present
+        );
         return (cause, true);
     }
     for order in 0..=10 {
@@ -97,10 +137,16 @@ fn order_cause(host: &Host, formula: &Formula, cache: &Cache) -> (String, bool) 
         if policy.set("slab_max_order", &order.to_string()).is_ok()
             && order_with(&policy, host.cpus) == here
         {
-            return (format!("as with slab_max_order={order}; written to sysfs, or patched"), false);
+            return (
+                format!("as with slab_max_order={order}; written to sysfs, or patched"),
+                false,
+            );
         }
     }
-    ("no known rule gives this order: a patched kernel, or sysfs was written".into(), false)
+    (
+        "no known rule gives this order: a patched kernel, or sysfs was written".into(),
+        false,
+    )
 }
 
 fn size_cause(host: &Host, formula: &Formula, cache: &Cache) -> (String, bool) {
@@ -109,7 +155,10 @@ fn size_cause(host: &Host, formula: &Formula, cache: &Cache) -> (String, bool) {
         let cause = "its creator tells where in the object the free pointer may lie";
         return (cause.into(), true);
     }
-    ("extra metadata, or a merged user with a smaller object".into(), false)
+    (
+        "extra metadata, or a merged user with a smaller object".into(),
+        false,
+    )
 }
 
 fn sheaf_cause(policy: &Policy, cache: &Cache, host: &Host, capacity: u64) -> (String, bool) {
@@ -118,7 +167,10 @@ fn sheaf_cause(policy: &Policy, cache: &Cache, host: &Host, capacity: u64) -> (S
     if capacity > 0 && granted == Some(requested) {
         return ("its creator asked for this capacity".into(), true);
     }
-    ("its creator opted out (a cache used by the tracer of leaks, or at boot)".into(), false)
+    (
+        "its creator opted out (a cache used by the tracer of leaks, or at boot)".into(),
+        false,
+    )
 }
 
 fn zones(host: &Host, formula: &Formula, found: &mut Vec<Deviation>) {
@@ -129,7 +181,7 @@ fn zones(host: &Host, formula: &Formula, found: &mut Vec<Deviation>) {
         .map(|zone| zone.managed)
         .fold(0, u64::saturating_add);
     for zone in host.zones.iter().filter(|zone| zone.managed > 0) {
-        let subject = format!("zone {}, node {}", zone.name, zone.node);
+        let subject = format!("node {} {}", zone.node, zone.name);
         let mut add = |property, here, formula, cause: &str, explained| {
             found.push(Deviation {
                 subject: subject.clone(),
@@ -140,9 +192,10 @@ fn zones(host: &Host, formula: &Formula, found: &mut Vec<Deviation>) {
                 explained,
             });
         };
-        if let (Some(kib), Some(scale)) =
-            (host.sysctls.min_free_kbytes, host.sysctls.watermark_scale_factor)
-        {
+        if let (Some(kib), Some(scale)) = (
+            host.sysctls.min_free_kbytes,
+            host.sysctls.watermark_scale_factor,
+        ) {
             let marks = Watermarks::of(&WatermarkInput {
                 managed: zone.managed,
                 lowmem,
@@ -152,41 +205,55 @@ fn zones(host: &Host, formula: &Formula, found: &mut Vec<Deviation>) {
                 movable_only: zone.name == "Movable",
             });
             let boost = zone.boost.unwrap_or(0);
-            for (property, here, want) in
-                [("min", zone.min, marks.min), ("low", zone.low, marks.low), ("high", zone.high, marks.high)]
-            {
+            for (property, here, want) in [
+                ("min", zone.min, marks.min),
+                ("low", zone.low, marks.low),
+                ("high", zone.high, marks.high),
+            ] {
                 if !near(here.saturating_sub(boost), want) && !near(here, want) {
-                    add(property, here, want, "a sysctl changed and was put back, or memory moved", false);
+                    add(
+                        property,
+                        here,
+                        want,
+                        "a sysctl changed and was put back, or memory moved",
+                        false,
+                    );
                 }
             }
         }
-        let input = formula::pcp_zone(zone, host);
-        let marks = formula.policy.pcp_marks(&input);
-        let present = formula.policy.pcp_marks(&flagstone_core::policy::PcpZone {
-            cpus: host.cpus.present,
-            ..input
-        });
-        let by_present = "divided by the present CPUs: the node's mask holds offline ones too";
-        let Some(set) = zone.pagesets.first() else { continue };
-        if set.batch != u64::from(marks.batch) {
-            add("batch", set.batch, marks.batch.into(), "pagesets disabled, or marks not updated", false);
-        }
-        let mut mark = |property, here: u64, want: u32, other: u32| {
-            if !near(here, want.into()) {
-                let explained = near(here, other.into());
-                let cause = if explained { by_present } else { "memory or CPUs changed since boot" };
-                add(property, here, want.into(), cause, explained);
-            }
+        let marks = formula
+            .policy
+            .pcp_marks(&formula::pcp_zone(zone, host, formula.divisor));
+        let Some(set) = zone.pagesets.first() else {
+            continue;
         };
-        match (set.high_min, set.high_max) {
-            (Some(high_min), Some(high_max)) => {
-                mark("high_min", high_min, marks.high_min, present.high_min);
-                mark("high_max", high_max, marks.high_max, present.high_max);
+        if set.batch != u64::from(marks.batch) {
+            let cause = "pagesets disabled, or marks not updated";
+            add("batch", set.batch, marks.batch.into(), cause, false);
+        }
+        let changed = "memory or CPUs changed since boot";
+        for (property, here, want) in [
+            ("high_min", set.high_min, marks.high_min),
+            ("high_max", set.high_max, marks.high_max),
+        ] {
+            if let Some(here) = here.filter(|&here| !near(here, want.into())) {
+                add(property, here, want.into(), changed, false);
             }
-            _ if !formula::high_fits(set.high, &marks) => {
-                mark("high", set.high, marks.high_min, present.high_min);
-            }
-            _ => {}
+        }
+        let low = u64::from(marks.high_min);
+        for set in zone
+            .pagesets
+            .iter()
+            .filter(|set| !formula::high_fits(set.high, &marks))
+        {
+            // A tuned high is brought between its marks only when its pageset is next used.
+            let stale = set.high < low && marks.high_min != marks.high_max;
+            let cause = if stale {
+                "not used since the marks were raised"
+            } else {
+                changed
+            };
+            add("high", set.high, low, cause, false);
         }
     }
 }

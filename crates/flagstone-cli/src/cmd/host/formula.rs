@@ -6,7 +6,7 @@
 //! answer alike stand together.
 
 use crate::source::zoneinfo::Zone;
-use flagstone_core::policy::{BASES, ObjectSpec, PcpMarks, PcpZone, Policy};
+use flagstone_core::policy::{BASES, KernelCache, ObjectSpec, PcpMarks, PcpZone, Policy};
 
 use super::gather::Host;
 use super::population::Cache;
@@ -26,6 +26,20 @@ pub struct Formula {
     pub values: usize,
     /// Values the preset answers right.
     pub right: usize,
+    /// What the pageset marks divide a zone by.
+    pub divisor: Divisor,
+}
+
+/// The CPUs that share a zone's pageset marks.
+///
+/// A kernel counts its mask of the zone's node; most architectures keep only online CPUs in it,
+/// some keep all present ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Divisor {
+    /// Online CPUs of the node.
+    Online,
+    /// Present CPUs (of a machine with one node; with more their split is not told).
+    Present,
 }
 
 /// What a policy says one cache should show.
@@ -43,17 +57,16 @@ pub struct Expected {
     pub sheaf_capacity: Option<u64>,
 }
 
-/// Caches that exist before sheaves can be allocated and so never have any
-/// (docs: linux-policies 5.2).
-const BOOTSTRAP: [&str; 2] = ["kmem_cache", "kmem_cache_node"];
-
 /// What `policy` says `cache` should show on `host`.
 #[must_use]
 pub fn expected(policy: &Policy, cache: &Cache, host: &Host) -> Expected {
     let size = cache.size;
-    let debug = cache.sys.as_ref().is_some_and(crate::source::sys_slab::Cache::is_debug);
+    let debug = cache
+        .sys
+        .as_ref()
+        .is_some_and(crate::source::sys_slab::Cache::is_debug);
     let sheaf = policy.sheaf_capacity(size, host.page_size).map(u64::from);
-    let bare = debug || BOOTSTRAP.contains(&cache.name.as_str());
+    let bare = debug || KernelCache::named(&cache.name).before_sheaves;
     let objects = u32::try_from(cache.objects_per_slab).unwrap_or(u32::MAX);
     let cpu_partial = policy.cpu_partial(size, objects, host.page_size, host.cpus);
     Expected {
@@ -72,7 +85,10 @@ pub fn expected(policy: &Policy, cache: &Cache, host: &Host) -> Expected {
 pub fn spec(cache: &Cache, host: &Host, free_pointer: Option<usize>) -> Option<ObjectSpec> {
     let sys = cache.sys.as_ref()?;
     let bytes = |value: u64| usize::try_from(value).ok();
-    let align = sys.align.and_then(bytes).filter(|align| align.is_power_of_two());
+    let align = sys
+        .align
+        .and_then(bytes)
+        .filter(|align| align.is_power_of_two());
     Some(ObjectSpec {
         align: align.filter(|&align| align <= 1 << 20).unwrap_or(0),
         cache_line: host.topology.line_bytes.and_then(bytes).unwrap_or(64),
@@ -112,12 +128,19 @@ pub fn with_parameters(mut policy: Policy, host: &Host) -> Policy {
 
 /// The zone as the mark rules see it: the low watermark without a passing boost.
 #[must_use]
-pub fn pcp_zone(zone: &Zone, host: &Host) -> PcpZone {
-    let cpus = host.topology.cpus_of_node(zone.node).filter(|&cpus| cpus > 0);
+pub fn pcp_zone(zone: &Zone, host: &Host, divisor: Divisor) -> PcpZone {
+    let node = host
+        .topology
+        .cpus_of_node(zone.node)
+        .filter(|&cpus| cpus > 0);
     PcpZone {
         managed: zone.managed,
         low: zone.low.saturating_sub(zone.boost.unwrap_or(0)),
-        cpus: cpus.and_then(|cpus| u32::try_from(cpus).ok()).unwrap_or(host.cpus.online),
+        cpus: match divisor {
+            Divisor::Online => node.and_then(|cpus| u32::try_from(cpus).ok()),
+            Divisor::Present => Some(host.cpus.present),
+        }
+        .unwrap_or(host.cpus.online),
         high_fraction: host
             .sysctls
             .high_fraction
@@ -149,9 +172,11 @@ impl Score {
 pub fn fit(host: &Host) -> Option<Formula> {
     let mut best: Option<(Formula, Vec<bool>)> = None;
     for (name, _) in BASES.iter().filter(|(name, _)| name.starts_with("linux-")) {
-        let Ok(plain) = Policy::parse(name) else { continue };
+        let Ok(plain) = Policy::parse(name) else {
+            continue;
+        };
         let policy = with_parameters(plain, host);
-        let answers = answers(&policy, host);
+        let (answers, divisor) = best_answers(&policy, host);
         if answers.is_empty() {
             return None;
         }
@@ -164,6 +189,7 @@ pub fn fit(host: &Host) -> Option<Formula> {
             plain,
             values: score.values,
             right: score.right,
+            divisor,
         };
         match &mut best {
             Some((formula, same)) if *same == answers => {
@@ -178,8 +204,24 @@ pub fn fit(host: &Host) -> Option<Formula> {
     best.map(|(formula, _)| formula)
 }
 
+/// The answers under the divisor that explains more pagesets.
+fn best_answers(policy: &Policy, host: &Host) -> (Vec<bool>, Divisor) {
+    let mut answers = cache_answers(policy, host);
+    let right = |answers: &Vec<bool>| answers.iter().filter(|&&agrees| agrees).count();
+    let online = zone_answers(policy, host, Divisor::Online);
+    let present = zone_answers(policy, host, Divisor::Present);
+    let one_node = host.topology.nodes.len() <= 1;
+    let (zones, divisor) = if one_node && right(&present) > right(&online) {
+        (present, Divisor::Present)
+    } else {
+        (online, Divisor::Online)
+    };
+    answers.extend(zones);
+    (answers, divisor)
+}
+
 /// For every value the host shows: does `policy` say the same?
-fn answers(policy: &Policy, host: &Host) -> Vec<bool> {
+fn cache_answers(policy: &Policy, host: &Host) -> Vec<bool> {
     let mut answers = Vec::with_capacity(host.caches.len() * 6);
     for cache in &host.caches {
         let expected = expected(policy, cache, host);
@@ -197,12 +239,27 @@ fn answers(policy: &Policy, host: &Host) -> Vec<bool> {
             answers.push(sys.align == Some(natural));
         }
     }
-    for zone in host.zones.iter().filter(|zone| zone.managed > 0) {
-        let marks = policy.pcp_marks(&pcp_zone(zone, host));
+    answers
+}
+
+/// The same for batch and `high` of every pageset.
+fn zone_answers(policy: &Policy, host: &Host, divisor: Divisor) -> Vec<bool> {
+    let mut answers = Vec::new();
+    let mut tuned = false;
+    let populated = || host.zones.iter().filter(|zone| zone.managed > 0);
+    for zone in populated() {
+        let marks = policy.pcp_marks(&pcp_zone(zone, host, divisor));
+        tuned |= marks.high_min != marks.high_max;
         for pageset in &zone.pagesets {
             answers.push(pageset.batch == u64::from(marks.batch));
             answers.push(high_fits(pageset.high, &marks));
         }
+    }
+    // Where the marks are not printed, an unused pageset tells: fixed marks are set at boot, a
+    // tuned `high` stays 0 until its first use.
+    let sets = || populated().flat_map(|zone| &zone.pagesets);
+    if !answers.is_empty() && sets().all(|set| set.high_min.is_none()) {
+        answers.push(sets().any(|set| set.high == 0) == tuned);
     }
     answers
 }

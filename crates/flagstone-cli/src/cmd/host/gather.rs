@@ -89,23 +89,36 @@ pub struct Host {
 /// [`Failure::Usage`] naming file and line of the first thing that is there but damaged, or
 /// saying that nothing at all could be read.
 pub fn gather(tree: &Tree, page_size: Option<PageSize>) -> Result<Host, Failure> {
-    let mut reader = Reader { tree, unread: Vec::new(), read_any: false };
+    let mut reader = Reader {
+        tree,
+        unread: Vec::new(),
+        read_any: false,
+    };
     let rows = reader.parsed(
         "proc/slabinfo",
         "objects and slabs per cache",
         slabinfo::parse,
     )?;
     let layouts = reader.layouts()?;
-    let zones =
-        reader.parsed("proc/zoneinfo", "zones, watermarks and pagesets", zoneinfo::parse)?;
+    let zones = reader.parsed(
+        "proc/zoneinfo",
+        "zones, watermarks and pagesets",
+        zoneinfo::parse,
+    )?;
     let buddy = reader.parsed("proc/buddyinfo", "free blocks per order", buddyinfo::parse)?;
     let meminfo = reader.parsed("proc/meminfo", "total memory", meminfo::parse)?;
     let parameters = reader
-        .parsed("proc/cmdline", "slab boot parameters", |text| Ok(cmdline::parse(text)))?
+        .parsed("proc/cmdline", "slab boot parameters", |text| {
+            Ok(cmdline::parse(text))
+        })?
         .unwrap_or_default();
     let topology = topology::read(tree).map_err(malformed)?;
     if topology.present.is_none() {
-        reader.note("sys/devices/system/cpu", &Absent::Missing, "CPU counts (zoneinfo's are used)");
+        reader.note(
+            "sys/devices/system/cpu",
+            &Absent::Missing,
+            "CPU counts (zoneinfo's are used)",
+        );
     }
     let sysctls = reader.sysctls()?;
     if !reader.read_any {
@@ -125,7 +138,10 @@ pub fn gather(tree: &Tree, page_size: Option<PageSize>) -> Result<Host, Failure>
     let caches = population::merge(rows, layouts, page_size).map_err(malformed)?;
     Ok(Host {
         live: tree.is_live(),
-        release: tree.text("proc/sys/kernel/osrelease").ok().map(|text| text.trim().to_owned()),
+        release: tree
+            .text("proc/sys/kernel/osrelease")
+            .ok()
+            .map(|text| text.trim().to_owned()),
         page_size,
         page_size_from,
         cpus: cpu_counts(&topology, &zones),
@@ -152,7 +168,11 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn note(&mut self, path: &str, absent: &Absent, lacks: &'static str) {
-        self.unread.push(Unread { path: path.into(), reason: absent.reason().into(), lacks });
+        self.unread.push(Unread {
+            path: path.into(),
+            reason: absent.reason().into(),
+            lacks,
+        });
     }
 
     fn parsed<T>(
@@ -164,7 +184,9 @@ impl Reader<'_> {
         match self.tree.text(path) {
             Ok(text) => {
                 self.read_any = true;
-                parse(&text).map(Some).map_err(|error| malformed(error.in_file(path)))
+                parse(&text)
+                    .map(Some)
+                    .map_err(|error| malformed(error.in_file(path)))
             }
             Err(absent) => {
                 self.note(path, &absent, lacks);
@@ -182,7 +204,11 @@ impl Reader<'_> {
             }
             Err(sys_slab::Failure::Absent(path, absent)) => {
                 // One line for the directory: all its files share its permissions.
-                let dir = if path.starts_with(sys_slab::DIR) { sys_slab::DIR } else { &path };
+                let dir = if path.starts_with(sys_slab::DIR) {
+                    sys_slab::DIR
+                } else {
+                    &path
+                };
                 self.note(dir, &absent, lacks);
                 Ok(None)
             }
@@ -201,7 +227,9 @@ impl Reader<'_> {
 
     /// A setting; its absence is not worth a note, the kernel may simply be older.
     fn sysctl(&mut self, path: &str) -> Result<Option<u64>, Failure> {
-        let Ok(text) = self.tree.text(path) else { return Ok(None) };
+        let Ok(text) = self.tree.text(path) else {
+            return Ok(None);
+        };
         self.read_any = true;
         crate::source::number(text.trim(), "the setting", 1)
             .map(Some)
@@ -211,12 +239,20 @@ impl Reader<'_> {
 
 /// CPU counts for the rules: from sysfs, else from the pagesets, else one.
 fn cpu_counts(topology: &Topology, zones: &[zoneinfo::Zone]) -> Cpus {
-    let pagesets = zones.iter().map(|zone| zone.pagesets.len() as u64).max().unwrap_or(0);
+    let pagesets = zones
+        .iter()
+        .map(|zone| zone.pagesets.len() as u64)
+        .max()
+        .unwrap_or(0);
     let bounded = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
     let online = topology.online.unwrap_or(pagesets).max(1);
     let present = topology.present.unwrap_or(online).max(1);
     let possible = topology.possible.unwrap_or(present).max(present);
-    Cpus { possible: bounded(possible), present: bounded(present), online: bounded(online) }
+    Cpus {
+        possible: bounded(possible),
+        present: bounded(present),
+        online: bounded(online),
+    }
 }
 
 fn find_page_size(
@@ -249,12 +285,19 @@ fn find_page_size(
     if let Some(page_size) = population::page_size(rows, layouts) {
         return Ok((page_size, PageSizeFrom::Slabs));
     }
-    let managed: u64 = zones.iter().map(|zone| zone.managed).fold(0, u64::saturating_add);
+    let managed: u64 = zones
+        .iter()
+        .map(|zone| zone.managed)
+        .fold(0, u64::saturating_add);
     let from_total = meminfo.total.filter(|_| managed > 0).and_then(|total| {
         // Exact but for pages released after boot; the nearest power of two is it.
         let bytes = usize::try_from(total / managed).ok()?;
         let up = bytes.checked_next_power_of_two()?;
-        PageSize::new(if up - bytes > bytes - up / 2 { up / 2 } else { up })
+        PageSize::new(if up - bytes > bytes - up / 2 {
+            up / 2
+        } else {
+            up
+        })
     });
     Ok(match from_total {
         Some(page_size) => (page_size, PageSizeFrom::Meminfo),

@@ -4,7 +4,7 @@
 use flagstone_core::policy::{PcpMarks, Policy};
 use serde::Serialize;
 
-use super::formula;
+use super::formula::{self, Divisor, Formula};
 use super::gather::Host;
 use crate::source::zoneinfo::Zone;
 
@@ -37,8 +37,58 @@ pub struct Row {
     pub may_hold: u64,
     /// Pages they may hold if every one were tuned to its upper mark.
     pub may_hold_max: u64,
-    /// What the tuning does here, in words.
-    pub tuning: &'static str,
+    /// What the tuning does here.
+    pub tuning: Tuning,
+}
+
+/// The state of a zone's pageset tuning (docs: linux-policies 6.2, 6.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Tuning {
+    /// The marks are equal: `high` is fixed.
+    Off,
+    /// No pageset was used since boot.
+    Unused,
+    /// `high` stands at its lower mark.
+    AtRest,
+    /// Load raised `high` on some CPU.
+    Raised,
+    /// `high` stands at its upper mark on some CPU.
+    AtTop,
+}
+
+impl Tuning {
+    fn of(high_min: u64, high_max: u64, highest: u64) -> Self {
+        if high_min >= high_max {
+            Self::Off
+        } else if highest == 0 {
+            Self::Unused
+        } else if highest >= high_max.saturating_sub(high_max / 16) {
+            Self::AtTop
+        } else if highest > high_min.saturating_add(high_min / 16) {
+            Self::Raised
+        } else {
+            Self::AtRest
+        }
+    }
+
+    /// One or two words.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Unused => "unused",
+            Self::AtRest => "at rest",
+            Self::Raised => "raised",
+            Self::AtTop => "at top",
+        }
+    }
+
+    /// Whether load has raised `high`.
+    #[must_use]
+    pub const fn is_raised(self) -> bool {
+        matches!(self, Self::Raised | Self::AtTop)
+    }
 }
 
 /// Marks of one zone under one policy.
@@ -62,15 +112,21 @@ pub struct WhatIf {
 
 /// The populated zones with pagesets.
 #[must_use]
-pub fn rows(host: &Host, policy: Option<&Policy>) -> Vec<Row> {
-    let populated = host.zones.iter().filter(|z| z.managed > 0 && !z.pagesets.is_empty());
-    populated.map(|zone| row(zone, host, policy)).collect()
+pub fn rows(host: &Host, formula: Option<&Formula>) -> Vec<Row> {
+    let populated = host
+        .zones
+        .iter()
+        .filter(|z| z.managed > 0 && !z.pagesets.is_empty());
+    populated.map(|zone| row(zone, host, formula)).collect()
 }
 
-fn row(zone: &Zone, host: &Host, policy: Option<&Policy>) -> Row {
+fn row(zone: &Zone, host: &Host, formula: Option<&Formula>) -> Row {
     let sets = &zone.pagesets;
     let first = sets[0];
-    let marks = policy.map(|policy| policy.pcp_marks(&formula::pcp_zone(zone, host)));
+    let marks = formula.map(|f| {
+        f.policy
+            .pcp_marks(&formula::pcp_zone(zone, host, f.divisor))
+    });
     let sum = |value: fn(&crate::source::zoneinfo::Pageset) -> u64| {
         sets.iter().map(value).fold(0, u64::saturating_add)
     };
@@ -78,8 +134,14 @@ fn row(zone: &Zone, host: &Host, policy: Option<&Policy>) -> Row {
     let high_lowest = highs().min().unwrap_or(0);
     let high_highest = highs().max().unwrap_or(0);
     let by_formula = |mark: fn(&PcpMarks) -> u32| marks.as_ref().map(|m| u64::from(mark(m)));
-    let high_min = first.high_min.or(by_formula(|m| m.high_min)).unwrap_or(high_lowest);
-    let high_max = first.high_max.or(by_formula(|m| m.high_max)).unwrap_or(high_highest);
+    let high_min = first
+        .high_min
+        .or(by_formula(|m| m.high_min))
+        .unwrap_or(high_lowest);
+    let high_max = first
+        .high_max
+        .or(by_formula(|m| m.high_max))
+        .unwrap_or(high_highest);
     let cpus = sets.len() as u64;
     Row {
         node: zone.node,
@@ -95,32 +157,24 @@ fn row(zone: &Zone, host: &Host, policy: Option<&Policy>) -> Row {
         held: sum(|set| set.count),
         may_hold: sum(|set| set.high),
         may_hold_max: high_max.max(high_highest).saturating_mul(cpus),
-        tuning: tuning(high_min, high_max, high_lowest, high_highest),
-    }
-}
-
-/// The state of the tuning in words (docs: linux-policies 6.2, 6.4).
-fn tuning(high_min: u64, high_max: u64, lowest: u64, highest: u64) -> &'static str {
-    let used_up = highest >= high_max.saturating_sub(high_max / 16);
-    match () {
-        () if high_min >= high_max => "off: high is fixed",
-        () if highest == 0 => "asleep: no pageset used since boot",
-        () if used_up && lowest < highest => "at the top on some CPUs",
-        () if used_up => "at the top",
-        () if highest > high_min.saturating_add(high_min / 16) => "working: high was raised by load",
-        () => "at rest: high is at its lower mark",
+        tuning: Tuning::of(high_min, high_max, high_highest),
     }
 }
 
 /// Marks of every populated zone under `policy`.
 #[must_use]
-pub fn what_if(name: &str, policy: &Policy, host: &Host) -> Vec<WhatIf> {
+pub fn what_if(name: &str, policy: &Policy, host: &Host, divisor: Divisor) -> Vec<WhatIf> {
     let populated = host.zones.iter().filter(|zone| zone.managed > 0);
     populated
         .map(|zone| {
-            let input = formula::pcp_zone(zone, host);
+            let input = formula::pcp_zone(zone, host, divisor);
             let marks = policy.pcp_marks(&input);
-            let pages = u64::from(marks.high_max).saturating_mul(u64::from(input.cpus));
+            let sets = if zone.pagesets.is_empty() {
+                u64::from(host.cpus.online)
+            } else {
+                zone.pagesets.len() as u64
+            };
+            let pages = u64::from(marks.high_max).saturating_mul(sets);
             WhatIf {
                 policy: name.to_owned(),
                 node: zone.node,
@@ -136,15 +190,20 @@ pub fn what_if(name: &str, policy: &Policy, host: &Host) -> Vec<WhatIf> {
 
 #[cfg(test)]
 mod tests {
-    use super::tuning;
+    use super::Tuning;
 
     #[test]
-    fn the_tuning_is_described_by_where_high_stands() {
-        assert_eq!(tuning(100, 100, 100, 100), "off: high is fixed");
-        assert_eq!(tuning(100, 800, 0, 0), "asleep: no pageset used since boot");
-        assert_eq!(tuning(100, 800, 100, 100), "at rest: high is at its lower mark");
-        assert_eq!(tuning(100, 800, 100, 300), "working: high was raised by load");
-        assert_eq!(tuning(100, 800, 100, 800), "at the top on some CPUs");
-        assert_eq!(tuning(100, 800, 790, 800), "at the top");
+    fn the_tuning_is_told_by_where_high_stands() {
+        let got = [0, 100, 300, 790].map(|highest| Tuning::of(100, 800, highest));
+        assert_eq!(
+            got,
+            [
+                Tuning::Unused,
+                Tuning::AtRest,
+                Tuning::Raised,
+                Tuning::AtTop
+            ]
+        );
+        assert_eq!(Tuning::of(100, 100, 100), Tuning::Off);
     }
 }

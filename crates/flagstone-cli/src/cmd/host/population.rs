@@ -76,8 +76,13 @@ impl Cache {
     /// by a few.
     #[must_use]
     pub fn fallback_slabs(&self, page_size: PageSize) -> u64 {
-        let Some(fallback) = self.fallback_objects(page_size) else { return 0 };
-        let missing = self.slabs.saturating_mul(self.objects_per_slab).saturating_sub(self.objects);
+        let Some(fallback) = self.fallback_objects(page_size) else {
+            return 0;
+        };
+        let missing = self
+            .slabs
+            .saturating_mul(self.objects_per_slab)
+            .saturating_sub(self.objects);
         (missing / (self.objects_per_slab - fallback)).min(self.slabs)
     }
 
@@ -110,7 +115,10 @@ impl Cache {
         // Counters are read one after the other; keep every part within the whole.
         let objects = self.objects.min(total / size.max(1));
         let active = self.active.min(objects);
-        let padding = self.sys.as_ref().map_or(0, |sys| size - sys.object_size.min(size));
+        let padding = self
+            .sys
+            .as_ref()
+            .map_or(0, |sys| size - sys.object_size.min(size));
         Ledger {
             total,
             live: active * (size - padding),
@@ -127,8 +135,13 @@ impl Cache {
     #[must_use]
     pub fn parked_bytes_max(&self, online_cpus: u64, nodes: u64) -> Option<u64> {
         let sys = self.sys.as_ref()?;
-        let in_slabs = sys.cpu_slabs.unwrap_or(0).saturating_mul(self.objects_per_slab);
-        let sheaves = online_cpus.saturating_mul(2).saturating_add(nodes.saturating_mul(10));
+        let in_slabs = sys
+            .cpu_slabs
+            .unwrap_or(0)
+            .saturating_mul(self.objects_per_slab);
+        let sheaves = online_cpus
+            .saturating_mul(2)
+            .saturating_add(nodes.saturating_mul(10));
         let in_sheaves = sys.sheaf_capacity.unwrap_or(0).saturating_mul(sheaves);
         let objects = in_slabs.saturating_add(in_sheaves).min(self.active);
         Some(objects.saturating_mul(self.size as u64))
@@ -151,10 +164,16 @@ pub fn total(caches: &[Cache], page_size: PageSize) -> Ledger {
 /// Answers the size most caches agree on, `None` without caches.
 #[must_use]
 pub fn page_size(rows: &[slabinfo::Row], layouts: &[sys_slab::Cache]) -> Option<PageSize> {
-    let from_rows =
-        rows.iter().map(|row| (row.objects_per_slab, row.size, row.pages_per_slab.ilog2()));
-    let from_sys =
-        layouts.iter().map(|c| (c.objects_per_slab, c.size, u32::try_from(c.order).unwrap_or(0)));
+    let from_rows = rows
+        .iter()
+        .map(|row| (row.objects_per_slab, row.size, row.pages_per_slab.ilog2()));
+    let from_sys = layouts.iter().map(|c| {
+        (
+            c.objects_per_slab,
+            c.size,
+            u32::try_from(c.order).unwrap_or(0),
+        )
+    });
     let mut votes: BTreeMap<usize, usize> = BTreeMap::new();
     for (objects, size, order) in from_rows.chain(from_sys) {
         let used = objects.saturating_mul(size);
@@ -190,9 +209,13 @@ pub fn merge(
     for row in rows {
         let same_shape = |sys: &sys_slab::Cache| sys.size == row.size;
         let index = by_name.get(&row.name).copied();
-        let sys = index
-            .and_then(|i| layouts.get_mut(i))
-            .and_then(|slot| if slot.as_ref().is_some_and(same_shape) { slot.take() } else { None });
+        let sys = index.and_then(|i| layouts.get_mut(i)).and_then(|slot| {
+            if slot.as_ref().is_some_and(same_shape) {
+                slot.take()
+            } else {
+                None
+            }
+        });
         caches.push(from_row(row, sys, page_size)?);
     }
     // Without slabinfo, or for a cache that appeared between the two readings.
@@ -206,6 +229,9 @@ pub fn merge(
     Ok(caches)
 }
 
+/// Most bytes of slabs one cache may claim, 4 PiB; sums and what-if costs then cannot overflow.
+const TOTAL_MAX: u64 = 1 << 52;
+
 /// Refuses objects that do not fit their slab, with the place that said so.
 fn check(
     cache: Cache,
@@ -213,13 +239,26 @@ fn check(
     place: impl Fn(String) -> Malformed,
 ) -> Result<Cache, Malformed> {
     let block = page_size.block_bytes(cache.order) as u64;
+    if cache.slabs.saturating_mul(block) > TOTAL_MAX {
+        return Err(place(format!(
+            "{}: {} slabs are more than any machine holds",
+            cache.name, cache.slabs
+        )));
+    }
     if cache.objects_per_slab.saturating_mul(cache.size as u64) > block {
         return Err(place(format!(
             "{}: {} objects of {} bytes do not fit a slab of {block} bytes",
             cache.name, cache.objects_per_slab, cache.size
         )));
     }
-    Ok(cache)
+    // Counters are read one after the other; objects cannot really exceed what slabs hold.
+    let most = cache.slabs * cache.objects_per_slab;
+    let objects = cache.objects.min(most);
+    Ok(Cache {
+        objects,
+        active: cache.active.min(objects),
+        ..cache
+    })
 }
 
 fn from_row(
@@ -228,12 +267,20 @@ fn from_row(
     page_size: PageSize,
 ) -> Result<Cache, Malformed> {
     let place = |what| Malformed::at(row.line, what).in_file("proc/slabinfo");
-    let order = Order::new(row.pages_per_slab.ilog2())
-        .ok_or_else(|| place(format!("{}: slabs of {} pages", row.name, row.pages_per_slab)))?;
+    let order = Order::new(row.pages_per_slab.ilog2()).ok_or_else(|| {
+        place(format!(
+            "{}: slabs of {} pages",
+            row.name, row.pages_per_slab
+        ))
+    })?;
     let size = usize::try_from(row.size)
         .map_err(|_| place(format!("{}: objsize {}", row.name, row.size)))?;
     let aliases = sys.as_ref().map_or_else(Vec::new, |sys| {
-        sys.aliases.iter().filter(|name| **name != row.name).cloned().collect()
+        sys.aliases
+            .iter()
+            .filter(|name| **name != row.name)
+            .cloned()
+            .collect()
     });
     let cache = Cache {
         name: row.name.clone(),

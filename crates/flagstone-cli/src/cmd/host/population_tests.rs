@@ -1,7 +1,15 @@
 use super::*;
 use proptest::prelude::*;
 
-fn row(name: &str, active: u64, objects: u64, size: u64, per: u64, pages: u64, slabs: u64) -> slabinfo::Row {
+fn row(
+    name: &str,
+    active: u64,
+    objects: u64,
+    size: u64,
+    per: u64,
+    pages: u64,
+    slabs: u64,
+) -> slabinfo::Row {
     slabinfo::Row {
         name: name.into(),
         line: 7,
@@ -29,7 +37,9 @@ fn layout(id: &str, aliases: &[&str], object_size: u64, size: u64) -> sys_slab::
 #[test]
 fn the_parts_of_a_ledger_are_the_published_ones() {
     let rows = vec![row("skb", 100, 105, 192, 21, 1, 5)];
-    let cache = merge(rows, vec![layout("skb", &[], 180, 192)], PageSize::K4).unwrap().remove(0);
+    let cache = merge(rows, vec![layout("skb", &[], 180, 192)], PageSize::K4)
+        .unwrap()
+        .remove(0);
     let expected = Ledger {
         total: 5 * 4096,
         live: 100 * 180,
@@ -43,8 +53,15 @@ fn the_parts_of_a_ledger_are_the_published_ones() {
 #[test]
 fn a_merged_cache_takes_the_name_slabinfo_shows_and_keeps_the_others() {
     let rows = vec![row("kmalloc-64", 1, 64, 64, 64, 1, 1)];
-    let layouts = vec![layout(":0000064", &["fs_cache", "kmalloc-64", "pid"], 64, 64)];
-    let cache = merge(rows, layouts.clone(), PageSize::K4).unwrap().remove(0);
+    let layouts = vec![layout(
+        ":0000064",
+        &["fs_cache", "kmalloc-64", "pid"],
+        64,
+        64,
+    )];
+    let cache = merge(rows, layouts.clone(), PageSize::K4)
+        .unwrap()
+        .remove(0);
     assert_eq!(cache.name, "kmalloc-64");
     assert_eq!(cache.aliases, ["fs_cache", "pid"]);
     // Without slabinfo the first link names it.
@@ -55,7 +72,13 @@ fn a_merged_cache_takes_the_name_slabinfo_shows_and_keeps_the_others() {
 #[test]
 fn slabs_of_the_fallback_shape_are_counted_at_their_own_size() {
     // Order 3 holds 16 objects of 2048 bytes; the fallback is one page with two of them.
-    let cache = merge(vec![row("c", 52, 52, 2048, 16, 8, 5)], Vec::new(), PageSize::K4).unwrap().remove(0);
+    let cache = merge(
+        vec![row("c", 52, 52, 2048, 16, 8, 5)],
+        Vec::new(),
+        PageSize::K4,
+    )
+    .unwrap()
+    .remove(0);
     assert_eq!(cache.fallback_slabs(PageSize::K4), 2);
     assert_eq!(cache.total_bytes(PageSize::K4), 3 * 32768 + 2 * 4096);
     assert_eq!(cache.ledger(PageSize::K4).tail, 0);
@@ -63,15 +86,26 @@ fn slabs_of_the_fallback_shape_are_counted_at_their_own_size() {
 
 #[test]
 fn the_page_size_follows_from_the_shapes() {
-    let rows = [row("mm_struct", 1, 42, 1536, 42, 1, 1), row("x", 1, 1, 40960, 1, 1, 1)];
+    let rows = [
+        row("mm_struct", 1, 42, 1536, 42, 1, 1),
+        row("x", 1, 1, 40960, 1, 1, 1),
+    ];
     assert_eq!(page_size(&rows, &[]), Some(PageSize::K64));
-    assert_eq!(page_size(&[], &[layout("a", &[], 60, 64)]), Some(PageSize::K4));
+    assert_eq!(
+        page_size(&[], &[layout("a", &[], 60, 64)]),
+        Some(PageSize::K4)
+    );
     assert_eq!(page_size(&[], &[]), None);
 }
 
 #[test]
 fn objects_that_do_not_fit_their_slab_name_the_line() {
-    let error = merge(vec![row("c", 1, 30, 192, 30, 1, 1)], Vec::new(), PageSize::K4).unwrap_err();
+    let error = merge(
+        vec![row("c", 1, 30, 192, 30, 1, 1)],
+        Vec::new(),
+        PageSize::K4,
+    )
+    .unwrap_err();
     assert_eq!((error.file.as_str(), error.line), ("proc/slabinfo", 7));
 }
 

@@ -8,10 +8,10 @@
 //!   what makes larger slabs dearer than their tails suggest.
 //!
 //! For the shape a cache has now both give what it costs now, so the first row of the answer
-//! checks the model against the host.
+//! checks the model against the host. The first favours that shape a little: its last slab counts
+//! as full, another shape's last slab need not be.
 
-use flagstone_core::base::Order;
-use flagstone_core::policy::Policy;
+use flagstone_core::policy::{Policy, Population, SlabShape};
 use serde::Serialize;
 
 use super::gather::Host;
@@ -31,7 +31,7 @@ pub struct Row {
     /// Most bytes that per-CPU lists, sheaves and barns may keep from other users: the limits
     /// of every cache in use, never more than the cache holds.
     pub parked_bytes_max: u64,
-    /// Caches whose order differs from what it is here.
+    /// Caches whose next slab would have another length than the preferred one here.
     pub orders_changed: usize,
     /// Largest order of a cache in use.
     pub order_max: u32,
@@ -58,14 +58,13 @@ pub fn cost(name: &str, policy: &Policy, host: &Host) -> Row {
     };
     let (mut weighted, mut held) = (0.0, 0.0);
     for cache in &host.caches {
-        let shape = policy.slab_shape(cache.size, host.page_size, host.cpus);
-        if shape.is_some_and(|shape| shape.order != cache.order) {
+        if is_other_shape(policy, cache, host) {
             row.orders_changed += 1;
         }
         if cache.objects == 0 {
             continue;
         }
-        let Some(shape) = shape else {
+        let Some(cost) = cache_cost(policy, cache, host) else {
             row.failed += 1;
             let ledger = cache.ledger(host.page_size);
             row.total_bytes += ledger.total;
@@ -73,21 +72,16 @@ pub fn cost(name: &str, policy: &Policy, host: &Host) -> Row {
             row.tail_bytes += ledger.tail;
             continue;
         };
-        let bytes = shape.bytes(host.page_size) as u64;
-        let objects = u64::from(shape.objects.max(1));
-        let slabs = cache.objects.div_ceil(objects);
-        row.total_bytes = row.total_bytes.saturating_add(slabs.saturating_mul(bytes));
-        let tails = slabs.saturating_mul(shape.tail_bytes as u64);
-        row.tail_bytes = row.tail_bytes.saturating_add(tails);
-        let partial = partial_slabs(cache);
-        let in_full = cache.objects.saturating_sub(partial.saturating_mul(cache.objects_per_slab));
-        let same_partial = in_full.div_ceil(objects).saturating_add(partial);
-        row.total_bytes_same_partial =
-            row.total_bytes_same_partial.saturating_add(same_partial.saturating_mul(bytes));
-        row.parked_bytes_max =
-            row.parked_bytes_max.saturating_add(parked_max(policy, cache, host, shape.order));
-        row.order_max = row.order_max.max(shape.order.get());
-        weighted += cache.objects as f64 * f64::from(shape.objects);
+        row.total_bytes = row.total_bytes.saturating_add(cost.held.bytes);
+        row.tail_bytes = row.tail_bytes.saturating_add(cost.held.tail_bytes);
+        row.total_bytes_same_partial = row
+            .total_bytes_same_partial
+            .saturating_add(cost.same_partial);
+        row.parked_bytes_max = row
+            .parked_bytes_max
+            .saturating_add(parked_max(policy, cache, host, &cost.next));
+        row.order_max = row.order_max.max(cost.next.order.get());
+        weighted += cache.objects as f64 * f64::from(cost.next.objects);
         held += cache.objects as f64;
     }
     if held > 0.0 {
@@ -96,28 +90,66 @@ pub fn cost(name: &str, policy: &Policy, host: &Host) -> Row {
     row
 }
 
+/// Whether the next slab under `policy` is not of the order the cache has here.
+fn is_other_shape(policy: &Policy, cache: &Cache, host: &Host) -> bool {
+    let next = policy.next_slab(cache.size, host.page_size, host.cpus, cache.objects);
+    let here = host.page_size.block_bytes(cache.order);
+    next.is_some_and(|shape| shape.bytes(policy.slab_unit(host.page_size)) != here)
+}
+
+/// One cache under a policy.
+struct CacheCost {
+    /// All objects held, used and free.
+    held: Population,
+    /// Bytes if as many slabs stay part-filled as here.
+    same_partial: u64,
+    /// The slab the cache would get next.
+    next: SlabShape,
+}
+
+fn cache_cost(policy: &Policy, cache: &Cache, host: &Host) -> Option<CacheCost> {
+    let population = |objects| policy.population(cache.size, host.page_size, host.cpus, objects);
+    let next = policy.next_slab(cache.size, host.page_size, host.cpus, cache.objects)?;
+    let partial = partial_slabs(cache);
+    let in_full = cache
+        .objects
+        .saturating_sub(partial.saturating_mul(cache.objects_per_slab));
+    let slab = next.bytes(policy.slab_unit(host.page_size)) as u64;
+    Some(CacheCost {
+        held: population(cache.objects)?,
+        same_partial: population(in_full)?
+            .bytes
+            .saturating_add(partial.saturating_mul(slab)),
+        next,
+    })
+}
+
 /// Slabs that are part-filled: on node lists or owned by a CPU. Without sysfs, as many as half
 /// of the free objects' slabs would be.
 fn partial_slabs(cache: &Cache) -> u64 {
-    let told = cache.sys.as_ref().and_then(|sys| {
-        Some(sys.partial?.saturating_add(sys.cpu_slabs.unwrap_or(0)))
-    });
+    let told = cache
+        .sys
+        .as_ref()
+        .and_then(|sys| Some(sys.partial?.saturating_add(sys.cpu_slabs.unwrap_or(0))));
     let free = cache.objects.saturating_sub(cache.active);
-    let guess = free.saturating_mul(2).div_ceil(cache.objects_per_slab.max(1));
+    let guess = free
+        .saturating_mul(2)
+        .div_ceil(cache.objects_per_slab.max(1));
     told.unwrap_or(guess).min(cache.slabs)
 }
 
 /// Limits of what CPUs and barns may keep of one cache, in bytes.
-fn parked_max(policy: &Policy, cache: &Cache, host: &Host, order: Order) -> u64 {
-    let Some(shape) = policy.slab_shape(cache.size, host.page_size, host.cpus) else { return 0 };
+fn parked_max(policy: &Policy, cache: &Cache, host: &Host, shape: &SlabShape) -> u64 {
     let cpus = u64::from(host.cpus.online);
     let nodes = (host.topology.nodes.len() as u64).max(1);
     let size = cache.size as u64;
-    let slab = host.page_size.block_bytes(order) as u64;
+    let slab = shape.bytes(policy.slab_unit(host.page_size)) as u64;
     let lists = policy
         .cpu_partial(cache.size, shape.objects, host.page_size, host.cpus)
         .map_or(0, |limit| (u64::from(limit.slabs) + 1).saturating_mul(slab));
-    let capacity = policy.sheaf_capacity(cache.size, host.page_size).unwrap_or(0);
+    let capacity = policy
+        .sheaf_capacity(cache.size, host.page_size)
+        .unwrap_or(0);
     let barn = u64::from(policy.barn_limits(cache.size, capacity).full);
     let sheaf = u64::from(capacity).saturating_mul(size);
     let most = cpus
