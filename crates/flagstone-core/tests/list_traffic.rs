@@ -230,12 +230,6 @@ fn slabs_by_population_visit_node_lists_less_often_in_less_memory() {
         "linux-7.0",
     ]
     .map(|name| Policy::parse(name).unwrap());
-    let rows = [
-        (&base, &sheaves),
-        (&patched, &sheaves),
-        (&own, &sheaves),
-        (&own, &own),
-    ];
     let mut wrong = Vec::new();
     for (index, boot) in boots.iter().enumerate() {
         let mut larger = own;

@@ -49,12 +49,7 @@ impl Captured {
         match self.count {
             Count::Slots => self.here.objects,
             Count::Active => self.active,
-            Count::Estimated => {
-                let owned = u64::from(online).min(self.here.slabs);
-                self.active
-                    .saturating_sub(owned * self.per_slab / 2)
-                    .max(self.active.min(1))
-            }
+            Count::Estimated => estimated_live(self.active, self.here.slabs, self.per_slab, online),
         }
     }
 
