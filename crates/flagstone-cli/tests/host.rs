@@ -3,7 +3,7 @@
 mod support;
 
 use assert_cmd::Command;
-use support::hosts::Files;
+use support::hosts::{self, Files};
 
 fn flagstone() -> Command {
     let mut command = Command::cargo_bin("flagstone").unwrap();
@@ -16,8 +16,12 @@ fn flagstone() -> Command {
 
 /// Runs on the tree and answers stdout.
 fn text(files: &Files, columns: &str, args: &[&str]) -> String {
+    text_of(&files.tar(), columns, args)
+}
+
+fn text_of(tar: &[u8], columns: &str, args: &[&str]) -> String {
     let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), files.tar()).unwrap();
+    std::fs::write(file.path(), tar).unwrap();
     let output = flagstone()
         .env("COLUMNS", columns)
         .arg("--root")
@@ -52,6 +56,10 @@ const HOSTS: [&str; 6] = [
 fn every_host_prints_as_reviewed() {
     for name in HOSTS {
         insta::assert_snapshot!(format!("{name}-80"), text(&Files::of(name), "80", &[]));
+    }
+    for columns in ["80", "140"] {
+        let text = text_of(&hosts::captured(), columns, &[]);
+        insta::assert_snapshot!(format!("amd64-6.18-2cpu-{columns}"), text);
     }
     insta::assert_snapshot!(
         "amd64-7.0-16cpu-140",
@@ -200,6 +208,85 @@ fn debugging_left_on_is_advised_against_with_its_cost() {
     // Stride by stride, what the same caches take on a machine without debugging.
     assert!(gain > report["totals"]["alignment_bytes"].as_u64().unwrap());
     assert!(gain < report["totals"]["total_bytes"].as_u64().unwrap() / 2);
+}
+
+fn advice<'a>(report: &'a serde_json::Value, rule: &str) -> Option<&'a serde_json::Value> {
+    report["advice"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|advice| advice["rule"] == rule)
+}
+
+#[test]
+fn many_cpus_are_offered_larger_slabs_in_the_spelling_of_their_kernel() {
+    let report = json(&Files::of("amd64-6.12-224cpu"), &[]);
+    let found = advice(&report, "larger-slabs").unwrap();
+    assert_eq!(
+        found["commands"],
+        serde_json::json!(["slab_max_order=4", "slab_min_objects=72"])
+    );
+    // Two CPUs do not contend; the change is weighed only, and an old kernel spells it its way.
+    let report = json(&Files::of("amd64-6.1-2cpu"), &[]);
+    assert!(advice(&report, "larger-slabs").is_none());
+    let weighed = report["considered"].as_array().unwrap();
+    let commands = |rule: &str| &weighed.iter().find(|a| a["rule"] == rule).unwrap()["commands"];
+    assert_eq!(commands("larger-slabs")[0], "slub_max_order=4");
+}
+
+#[test]
+fn pagesets_full_of_free_pages_are_worth_a_fixed_mark() {
+    let mut files = Files::of("amd64-7.0-16cpu");
+    assert!(advice(&json(&files, &[]), "smaller-pagesets").is_none());
+    let full = files
+        .text("proc/zoneinfo")
+        .replace("high: 873\n", "high: 3883\n");
+    let full: String = full
+        .lines()
+        .map(|line| match line.trim().strip_prefix("count:") {
+            Some(count) if count.trim() != "0" => "              count: 3000\n".to_owned(),
+            _ => format!("{line}\n"),
+        })
+        .collect();
+    files.put("proc/zoneinfo", &full);
+    let report = json(&files, &[]);
+    let found = advice(&report, "smaller-pagesets").unwrap();
+    let command = found["commands"][0].as_str().unwrap();
+    let fraction: u64 = command.rsplit('=').next().unwrap().parse().unwrap();
+    assert!(
+        command.contains("percpu_pagelist_high_fraction") && fraction >= 8,
+        "{command}"
+    );
+    assert!(found["gain_bytes"].as_u64().unwrap() > 32 << 20);
+}
+
+#[test]
+fn slabs_that_fell_back_to_the_smallest_order_are_counted_and_explained() {
+    let mut files = Files::of("amd64-7.0-16cpu");
+    // 50 slabs of task_struct's preferred shape would hold 150 objects; these hold 110.
+    let line = "task_struct 110 110 8832 3 8 : tunables 0 0 0 : slabdata 50 50 0";
+    let edited: String = files
+        .text("proc/slabinfo")
+        .lines()
+        .map(|old| {
+            if old.starts_with("task_struct ") {
+                line
+            } else {
+                old
+            }
+        })
+        .map(|line| format!("{line}\n"))
+        .collect();
+    files.put("proc/slabinfo", &edited);
+    let report = json(&files, &[]);
+    let caches = report["caches"].as_array().unwrap();
+    let cache = caches
+        .iter()
+        .find(|cache| cache["name"] == "task_struct")
+        .unwrap();
+    assert_eq!(cache["fallback_slabs"], 20);
+    assert_eq!(cache["total_bytes"], 30 * 32768 + 20 * 16384);
+    assert_eq!(report["totals"]["fallback_slabs"], 20);
 }
 
 #[test]
