@@ -17,7 +17,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    Plan(cmd::plan::Args),
+    Plan(Box<cmd::plan::Args>),
     Host(cmd::host::Args),
     Bench(cmd::bench::Args),
     Run(cmd::run::Args),
@@ -26,7 +26,11 @@ enum Command {
 
 fn main() -> ExitCode {
     exit::restore_sigpipe();
-    let outcome = match Cli::parse().command {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return exit::report_usage(&error),
+    };
+    let outcome = match cli.command {
         Command::Plan(args) => cmd::plan::run(&args),
         Command::Host(args) => cmd::host::run(&args),
         Command::Bench(args) => cmd::bench::run(&args),

@@ -35,6 +35,14 @@ impl SizeClasses {
         steps_per_doubling: 1,
     };
 
+    /// The default policy's: multiples of 16 up to 128 bytes, then eight per doubling up to
+    /// 32 KiB, so that rounding above 128 bytes loses at most an eighth.
+    pub const EIGHTHS: Self = Self {
+        min_bytes: 16,
+        largest: LargestClass::Bytes(32 << 10),
+        steps_per_doubling: 8,
+    };
+
     /// Size of the largest class in bytes.
     #[must_use]
     pub const fn max_bytes(self, page_size: PageSize) -> usize {

@@ -107,7 +107,8 @@ pub struct FlagstoneLimits {
     pub sheaf_capacity_max: u32,
     /// Most bytes of objects one sheaf may hold; small counts round up to one object.
     pub sheaf_bytes_max: usize,
-    /// Most bytes of objects the full sheaves of one barn may hold.
+    /// Most bytes of objects the full sheaves of one cache's barns may hold; all barns of a heap
+    /// together may hold twice this, or a sixteenth of what is in use.
     pub barn_bytes_max: usize,
     /// Free bytes always kept before memory goes back to the system.
     pub retain_bytes_min: usize,
@@ -130,13 +131,13 @@ impl FlagstoneLimits {
 
     /// The default policy's bounds.
     ///
-    /// 124 slots and their header fill 1 KiB; 32 KiB per sheaf keeps two of them within a
-    /// second-level cache for every class. Doubling either halves refills and doubles what an idle
-    /// CPU strands.
+    /// 254 slots and their header fill 2 KiB; 64 KiB per sheaf is 16 objects of a page. A cache
+    /// reaches these only under traffic and falls back when the heap shrinks. Doubling either
+    /// halves visits to the barn and doubles what an idle CPU strands.
     pub const DEFAULT: Self = Self {
-        sheaf_capacity_max: 124,
-        sheaf_bytes_max: 32 << 10,
-        barn_bytes_max: 256 << 10,
+        sheaf_capacity_max: 254,
+        sheaf_bytes_max: 64 << 10,
+        barn_bytes_max: 4 << 20,
         retain_bytes_min: 8 << 20,
         retain_share: 16,
         pcp_bytes_max: 8 << 20,

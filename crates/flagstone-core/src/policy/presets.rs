@@ -315,6 +315,7 @@ impl Policy {
             runs: Some(RunRule::DEFAULT),
             sheaf_rule: SheafRule::Bytes,
             pcp_rule: PcpRule::V6_7,
+            size_classes: SizeClasses::EIGHTHS,
             limits: FlagstoneLimits::DEFAULT,
             ..Self::linux_7_0()
         }
