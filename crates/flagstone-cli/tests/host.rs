@@ -52,19 +52,48 @@ const HOSTS: [&str; 6] = [
     "ppc64el-6.12-64k-160cpu",
 ];
 
+/// Published policies only: the default policy's own row moves whenever it is improved.
+const PUBLISHED: [&str; 6] = [
+    "--policy",
+    "linux-6.1",
+    "--policy",
+    "linux-6.5+order4",
+    "--policy",
+    "linux-7.0",
+];
+
 #[test]
 fn every_host_prints_as_reviewed() {
     for name in HOSTS {
-        insta::assert_snapshot!(format!("{name}-80"), text(&Files::of(name), "80", &[]));
+        insta::assert_snapshot!(
+            format!("{name}-80"),
+            text(&Files::of(name), "80", &PUBLISHED)
+        );
     }
     for columns in ["80", "140"] {
-        let text = text_of(&hosts::captured(), columns, &[]);
+        let text = text_of(&hosts::captured(), columns, &PUBLISHED);
         insta::assert_snapshot!(format!("amd64-6.18-2cpu-{columns}"), text);
     }
-    insta::assert_snapshot!(
-        "amd64-7.0-16cpu-140",
-        text(&Files::of("amd64-7.0-16cpu"), "140", &[])
-    );
+    let wide = text(&Files::of("amd64-7.0-16cpu"), "140", &PUBLISHED);
+    insta::assert_snapshot!("amd64-7.0-16cpu-140", wide);
+}
+
+#[test]
+fn the_published_patches_and_the_default_are_costed_unasked() {
+    let report = json(&Files::of("amd64-6.12-224cpu"), &[]);
+    let rows = report["what_if"].as_array().unwrap();
+    let names: Vec<&str> = rows
+        .iter()
+        .map(|row| row["policy"].as_str().unwrap())
+        .collect();
+    for expect in [
+        "linux-6.12+order4",
+        "linux-6.12+least-waste-repaired",
+        "linux-7.0",
+        "flagstone",
+    ] {
+        assert!(names.contains(&expect), "{names:?}");
+    }
 }
 
 #[test]
@@ -352,7 +381,7 @@ fn without_privilege_the_answer_says_what_it_lacks() {
     );
     let manifest = "page_size 4096\ndenied proc/slabinfo\ndenied sys/kernel/slab\n";
     files.put("flagstone-capture.txt", manifest);
-    insta::assert_snapshot!("unprivileged-80", text(&files, "80", &[]));
+    insta::assert_snapshot!("unprivileged-80", text(&files, "80", &PUBLISHED));
     let report = json(&files, &[]);
     assert!(report["totals"].is_null());
     let unread = report["unread"].as_array().unwrap();
@@ -458,4 +487,64 @@ fn impossible_calls_end_with_two_and_one_line() {
     std::fs::write(not_tar.path(), "this is no archive").unwrap();
     let line = refusal(flagstone().arg("--root").arg(not_tar.path()));
     assert!(line.contains("tar"), "{line}");
+}
+
+mod damage {
+    //! Whole captures with random damage: the answer may be a refusal, never a panic.
+
+    use super::support::hosts::Files;
+    use flagstone_cli::cmd::host;
+    use flagstone_cli::source::Tree;
+    use proptest::prelude::*;
+
+    fn small() -> Files {
+        let mut files = Files::of("amd64-7.0-16cpu");
+        let keep = |path: &str| {
+            !path.starts_with("sys/kernel/slab/") || path.starts_with("sys/kernel/slab/dentry/")
+        };
+        files.files.retain(|(path, _)| keep(path));
+        files.links.clear();
+        let head: String = files
+            .text("proc/slabinfo")
+            .lines()
+            .take(12)
+            .map(|line| format!("{line}\n"))
+            .collect();
+        files.put("proc/slabinfo", &head);
+        files.put(
+            "proc/buddyinfo",
+            "Node 0, zone   Normal      5      2      0      3 \n",
+        );
+        files.put("proc/meminfo", "MemTotal:  1985640 kB\nSlab:    20480 kB\n");
+        files
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            cases: 150,
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
+        #[test]
+        fn no_damage_to_any_file_makes_the_command_panic(
+            which in any::<prop::sample::Index>(),
+            edits in prop::collection::vec(
+                (any::<prop::sample::Index>(), 0usize..12, "[0-9]{1,20}|[0-9a-z:,. \\-]{0,6}"), 1..4
+            ),
+        ) {
+            let mut files = small();
+            let (_, text) = which.get_mut(&mut files.files[..]);
+            for (at, cut, put) in &edits {
+                // Whole numbers are replaced too: the start is moved to that of a word.
+                let at = if text.is_empty() { 0 } else { at.index(text.len()) };
+                let at = text[..at].rfind([' ', '\n']).map_or(0, |space| space + 1);
+                let end = (at + cut).min(text.len());
+                text.replace_range(at..end, put);
+            }
+            let tree = Tree::from_tar(&files.tar()[..]).unwrap();
+            if let Ok(text) = host::text(&tree, 80) {
+                prop_assert!(text.lines().count() > 3);
+            }
+        }
+    }
 }
