@@ -470,6 +470,21 @@ fn damage_in_any_file_is_one_line_with_file_and_line_number() {
 }
 
 #[test]
+fn a_change_is_made_only_by_name_and_only_on_the_running_system() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), Files::of("amd64-6.1-2cpu").tar()).unwrap();
+    let line = refusal(
+        flagstone()
+            .arg("--root")
+            .arg(file.path())
+            .args(["--apply", "shrink"]),
+    );
+    assert!(line.contains("--root"), "{line}");
+    let line = refusal(flagstone().args(["--apply", "no-such-rule"]));
+    assert!(line.contains("no-such-rule"), "{line}");
+}
+
+#[test]
 fn impossible_calls_end_with_two_and_one_line() {
     let empty = tempfile::tempdir().unwrap();
     let line = refusal(flagstone().arg("--root").arg(empty.path()));

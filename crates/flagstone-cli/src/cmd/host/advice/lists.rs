@@ -3,7 +3,7 @@
 use super::super::gather::Host;
 use super::super::population::{Cache, Ledger};
 use super::super::words::bytes;
-use super::{Advice, Kind, worth};
+use super::{Advice, Kind, Write, worth};
 
 /// Empty slabs kept on node lists and slabs owned by CPUs, given back at once.
 pub fn shrink(host: &Host, total: &Ledger) -> Option<Advice> {
@@ -20,11 +20,15 @@ pub fn shrink(host: &Host, total: &Ledger) -> Option<Advice> {
     if gains.is_empty() {
         return None;
     }
-    let command = |cache: &Cache| format!("echo 1 > /sys/kernel/slab/{}/shrink", cache.name);
+    let writes: Vec<Write> = gains
+        .iter()
+        .map(|(_, cache)| Write::cache(&cache.name, "shrink", 1))
+        .collect();
     Some(Advice {
         rule: "shrink",
         kind: Kind::SysfsWrite,
-        commands: gains.iter().map(|(_, cache)| command(cache)).collect(),
+        commands: writes.iter().map(Write::command).collect(),
+        writes,
         because: "these caches keep empty or CPU-owned slabs".into(),
         gain: format!("at most {}, once", bytes(gain)),
         gain_bytes: Some(gain),
@@ -66,19 +70,15 @@ pub fn shorter_per_cpu(host: &Host, total: &Ledger) -> Option<Advice> {
     if now < 64 << 10 {
         return None;
     }
+    let writes: Vec<Write> = held
+        .iter()
+        .map(|(_, cache, limit)| Write::cache(&cache.name, "cpu_partial", limit / 2))
+        .collect();
     Some(Advice {
         rule: "shorter-cpu-lists",
         kind: Kind::SysfsWrite,
-        commands: held
-            .iter()
-            .map(|(_, c, limit)| {
-                format!(
-                    "echo {} > /sys/kernel/slab/{}/cpu_partial",
-                    limit / 2,
-                    c.name
-                )
-            })
-            .collect(),
+        commands: writes.iter().map(Write::command).collect(),
+        writes,
         because: format!("slabs on per-CPU lists of these caches take {}", bytes(now)),
         gain: format!("about {} (half of the slabs, half full)", bytes(now / 4)),
         gain_bytes: Some(now / 4),
@@ -98,10 +98,12 @@ pub fn compact(host: &Host) -> Option<Advice> {
     if fallback == 0 || fallback < slabs / 50 {
         return None;
     }
+    let write = Write::vm("compact_memory", 1);
     Some(Advice {
         rule: "compact",
         kind: Kind::Sysctl,
-        commands: vec!["sysctl -w vm.compact_memory=1".into()],
+        commands: vec![write.command()],
+        writes: vec![write],
         because: format!("{fallback} of {slabs} slabs had to take the smallest order"),
         gain: "new slabs get their preferred order again".into(),
         gain_bytes: None,

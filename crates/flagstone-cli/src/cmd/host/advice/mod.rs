@@ -31,6 +31,39 @@ pub enum Kind {
     Sysctl,
 }
 
+/// A value written to a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Write {
+    /// Absolute path below `/sys` or `/proc/sys`.
+    pub file: String,
+    /// What is written.
+    pub value: String,
+}
+
+impl Write {
+    fn cache(cache: &str, file: &str, value: u64) -> Self {
+        Self {
+            file: format!("/sys/kernel/slab/{cache}/{file}"),
+            value: value.to_string(),
+        }
+    }
+
+    fn vm(name: &str, value: u64) -> Self {
+        Self {
+            file: format!("/proc/sys/vm/{name}"),
+            value: value.to_string(),
+        }
+    }
+
+    /// What a person would type.
+    fn command(&self) -> String {
+        match self.file.strip_prefix("/proc/sys/vm/") {
+            Some(name) => format!("sysctl -w vm.{name}={}", self.value),
+            None => format!("echo {} > {}", self.value, self.file),
+        }
+    }
+}
+
 /// One change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Advice {
@@ -40,6 +73,8 @@ pub struct Advice {
     pub kind: Kind,
     /// What to type, or to add to the kernel command line.
     pub commands: Vec<String>,
+    /// The same as files and values; empty for a boot parameter.
+    pub writes: Vec<Write>,
     /// What is seen here that calls for it.
     pub because: String,
     /// What it should bring.

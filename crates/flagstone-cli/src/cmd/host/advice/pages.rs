@@ -6,7 +6,7 @@ use super::super::formula::{self, Formula};
 use super::super::gather::Host;
 use super::super::pagesets;
 use super::super::words::{bytes, factor};
-use super::{Advice, Kind, WORTH_BYTES};
+use super::{Advice, Kind, WORTH_BYTES, Write};
 
 /// Marks fixed at their lower end where tuned pagesets hold much.
 pub fn smaller(host: &Host, formula: &Formula) -> Option<Advice> {
@@ -25,12 +25,12 @@ pub fn smaller(host: &Host, formula: &Formula) -> Option<Advice> {
         return None;
     }
     let fraction = (largest.managed / floor(largest).max(1)).max(8);
+    let write = Write::vm("percpu_pagelist_high_fraction", fraction);
     Some(Advice {
         rule: "smaller-pagesets",
         kind: Kind::Sysctl,
-        commands: vec![format!(
-            "sysctl -w vm.percpu_pagelist_high_fraction={fraction}"
-        )],
+        commands: vec![write.command()],
+        writes: vec![write],
         because: format!(
             "CPUs hold {} of free pages",
             bytes(held.saturating_mul(page))
@@ -65,10 +65,12 @@ pub fn larger(host: &Host, formula: &Formula) -> Option<Advice> {
         return None;
     }
     let page = host.page_size.bytes() as u64;
+    let write = Write::vm("percpu_pagelist_high_fraction", 8);
     Some(Advice {
         rule: "larger-pagesets",
         kind: Kind::Sysctl,
-        commands: vec!["sysctl -w vm.percpu_pagelist_high_fraction=8".into()],
+        commands: vec![write.command()],
+        writes: vec![write],
         because: "this kernel's pagesets are fixed; only if the zone lock shows in profiles".into(),
         gain: format!(
             "pagesets {} as large; drains so much rarer where a burst fits",

@@ -49,6 +49,7 @@ pub fn smaller(host: &Host, formula: &Formula, total: &Ledger) -> Option<Advice>
         rule: "smaller-slabs",
         kind: Kind::BootParameter,
         commands: vec![format!("{}={order}", spelt(formula, "max_order"))],
+        writes: Vec::new(),
         because: format!(
             "part-filled slabs hold {} of free objects",
             bytes(total.free)
@@ -95,6 +96,7 @@ pub fn larger(host: &Host, formula: &Formula) -> Option<Advice> {
             format!("{}=4", spelt(formula, "max_order")),
             format!("{}={objects}", spelt(formula, "min_objects")),
         ],
+        writes: Vec::new(),
         because: format!("{cpus} CPUs may meet at one node's list lock; only if profiles show it"),
         gain: format!(
             "a slab holds {:.0} objects instead of {:.0}: the list lock is taken {} as often",
@@ -163,6 +165,7 @@ pub fn undebug(host: &Host, formula: &Formula, total: &Ledger) -> Option<Advice>
         rule: "debugging-on",
         kind: Kind::BootParameter,
         commands: vec![format!("remove {word}")],
+        writes: Vec::new(),
         because: format!("{caches} caches carry debug metadata and have no per-CPU lists"),
         gain: format!(
             "{} less ({} % of slab memory), and the lockless paths back",
@@ -190,6 +193,7 @@ pub fn unmerge(host: &Host, formula: &Formula, total: &Ledger) -> Option<Advice>
         rule: "unmerge",
         kind: Kind::BootParameter,
         commands: vec![spelt(formula, "nomerge")],
+        writes: Vec::new(),
         because: format!(
             "{} is shared with {} other users; only to find out whose memory it is",
             cache.name,

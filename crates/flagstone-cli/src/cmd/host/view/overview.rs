@@ -269,8 +269,8 @@ pub fn advice(out: &mut String, r: &Report, screen: Screen) {
     }
     for (index, advice) in r.advice.iter().enumerate() {
         let how = match advice.kind {
-            Kind::BootParameter => "boot parameter",
-            Kind::SysfsWrite | Kind::Sysctl => "at once, until reboot",
+            Kind::BootParameter => "boot parameter".to_owned(),
+            Kind::SysfsWrite | Kind::Sysctl => format!("now: --apply {}", advice.rule),
         };
         let _ = writeln!(
             out,
