@@ -30,8 +30,8 @@ use std::process::ExitCode;
 /// Show what the running kernel's caches cost, and what another setting would change.
 ///
 /// Reads /proc/slabinfo, /sys/kernel/slab, /proc/zoneinfo, /proc/buddyinfo and the CPU topology.
-/// Nothing is changed unless --apply names a change: advice is printed with its gain and cost. Without root most
-/// slab files are unreadable; the answer then says what it lacks.
+/// Advice is printed with its gain and cost; nothing is changed unless --apply names a change.
+/// Without root most slab files are unreadable; the answer then says what it lacks.
 ///
 /// Examples:
 ///   sudo flagstone host
