@@ -21,7 +21,7 @@ use flagstone_core::policy::Policy;
 /// What every variable of ours starts with.
 const PREFIX: &str = "FLAGSTONE_";
 /// Variables that other parts read: the command's own, and the build's.
-const FOREIGN: [&str; 2] = ["RUN_", "LIBRARY"];
+const FOREIGN: [&str; 2] = ["RUN_", "LIB"];
 /// Longest option name or converted value, in bytes.
 const WORD: usize = 64;
 

@@ -54,12 +54,13 @@ impl<P: Platform> Heap<P> {
     /// exhausted.
     #[inline(always)]
     pub fn alloc(&self, size: usize) -> Option<NonNull<u8>> {
-        self.alloc_hot(size).or_else(|| self.alloc_cold(size))
+        self.alloc_fast(size).or_else(|| self.alloc_cold(size))
     }
 
-    /// The hot half of [`Heap::alloc`]: from the CPU's main sheaf, or `None`.
+    /// The fast half of [`Heap::alloc`]: `None` says nothing but that [`Heap::alloc_cold`] must be
+    /// asked. Apart so that a face can make the cold half its last call.
     #[inline(always)]
-    pub fn alloc_hot(&self, size: usize) -> Option<NonNull<u8>> {
+    pub fn alloc_fast(&self, size: usize) -> Option<NonNull<u8>> {
         let (id, area) = self.gate.admit_size(size)?;
         // SAFETY: the gate is open: the area is live and the id is a cache's.
         unsafe { P::pop_fast(area, Slot::main(id)) }
@@ -72,30 +73,30 @@ impl<P: Platform> Heap<P> {
     #[inline(always)]
     pub unsafe fn free(&self, address: *mut u8) {
         // SAFETY: obligation 1.
-        if unsafe { !self.free_hot(address) } {
+        if unsafe { !self.free_fast(address) } {
             // SAFETY: obligation 1.
             unsafe { self.free_cold(address) };
         }
     }
 
-    /// The hot half of [`Heap::free`]: onto the CPU's main sheaf; `false`, and nothing happened,
-    /// if that cannot be.
+    /// The fast half of [`Heap::free`]: `false`, and nothing happened, says that
+    /// [`Heap::free_cold`] must be asked. Apart so that a face can make the cold half its last call.
     ///
     /// # Safety
     /// 1. As for [`Heap::free`].
     #[inline(always)]
-    pub unsafe fn free_hot(&self, address: *mut u8) -> bool {
-        if let Some((id, area)) = self.gate.admit_address(address)
-            && let Some(object) = NonNull::new(address)
-        {
-            // Pages of no slab have id 0, whose main sheaf is always absent.
-            // SAFETY: the gate is open; obligation 1.
-            return unsafe { P::push_fast(area, Slot::main(id), object) };
-        }
-        false
+    pub unsafe fn free_fast(&self, address: *mut u8) -> bool {
+        let Some((id, area)) = self.gate.admit_address(address) else {
+            return false;
+        };
+        // SAFETY: null lies outside the span, so it does not pass the gate.
+        let object = unsafe { NonNull::new_unchecked(address) };
+        // Pages of no slab have id 0, whose main sheaf is always absent.
+        // SAFETY: the gate is open; obligation 1.
+        unsafe { P::push_fast(area, Slot::main(id), object) }
     }
 
-    /// The cold half of [`Heap::alloc`]: everything but the main sheaf.
+    /// The other half of [`Heap::alloc`].
     #[cold]
     #[inline(never)]
     pub fn alloc_cold(&self, size: usize) -> Option<NonNull<u8>> {
@@ -153,7 +154,7 @@ impl<P: Platform> Heap<P> {
         ready.alloc_aligned_pages(align, size)
     }
 
-    /// The cold half of [`Heap::free`]: everything but the main sheaf.
+    /// The other half of [`Heap::free`].
     ///
     /// # Safety
     /// 1. As for [`Heap::free`].
@@ -184,6 +185,7 @@ impl<P: Platform> Heap<P> {
                 }
             }
             Found::Run(pfn, pages) => {
+                ready.before_large(pages.bytes(P::page_size()));
                 // SAFETY: the caller gives the run up.
                 unsafe { ready.slabs.pages().free_run(pfn, pages) };
                 ready.upkeep();
@@ -329,6 +331,7 @@ impl<P: Platform> Ready<P> {
     /// A block of whole pages for `size` bytes, zeroed on request.
     pub(super) fn alloc_pages(&self, size: usize, zeroed: bool) -> Option<NonNull<u8>> {
         self.upkeep();
+        self.before_large(size);
         let page_size = P::page_size();
         let pages = page_size.pages_for(size);
         if pages <= Order::MAX.pages()
@@ -422,6 +425,7 @@ impl<P: Platform> Ready<P> {
     }
 
     pub(super) fn free_huge(&self, address: NonNull<u8>) {
+        self.before_large(super::upkeep::OBSERVED_BYTES);
         let removed = match self.huge.lock::<P>() {
             Ok(mut table) => table.remove(address.as_ptr() as usize),
             // A signal handler on top of the table's holder: keep the memory rather than wait
