@@ -27,7 +27,8 @@ impl<P: Platform> Slabs<P> {
         let count = sheaf.len().saturating_sub(keep);
         cache.out.fetch_sub(u64::from(count), Relaxed);
         if cache.geometry().links_aside() {
-            self.flushed_bytes
+            self.sweeps
+                .flushed_bytes
                 .fetch_add(count as usize * cache.geometry().size(), Relaxed);
         }
         while sheaf.len() > keep {

@@ -14,6 +14,7 @@ use super::cache::{Cache, CacheMaking, CacheRequest, CacheState};
 use super::geometry::Geometry;
 use super::node::Node;
 use super::sheaf::{SHEAF_BYTES_MIN, bytes_for};
+use super::sweep::Sweeps;
 use crate::base::{CacheId, NodeId, PageCount, Pfn};
 use crate::page::{PageAllocator, PageConfig};
 use crate::platform::{CpuArea, Lock, LockKind, MAX_CACHES, OutOfMemory, Platform};
@@ -56,12 +57,8 @@ pub struct Slabs<P: Platform> {
     pub(crate) lost: AtomicU64,
     /// Bytes of objects in the full sheaves of all barns.
     pub(crate) barn_bytes: AtomicUsize,
-    /// Bytes flushed into slabs that can be swept, since the last look.
-    pub(crate) flushed_bytes: AtomicUsize,
-    /// Idle bytes the last sweep had to leave.
-    pub(crate) idle_floor: AtomicUsize,
-    /// Pages of live slabs that were given back.
-    pub(crate) hole_pages: AtomicUsize,
+    /// What sweeps remember.
+    pub(crate) sweeps: Sweeps,
     /// Pages in use when caches were last shrunk, or the largest number since.
     pub(crate) pages_peak: AtomicUsize,
 }
@@ -106,9 +103,7 @@ impl<P: Platform> Slabs<P> {
             (&raw mut (*this).registry).write(Lock::new(LockKind::Heap, 0));
             (&raw mut (*this).lost).write(AtomicU64::new(0));
             (&raw mut (*this).barn_bytes).write(AtomicUsize::new(0));
-            (&raw mut (*this).flushed_bytes).write(AtomicUsize::new(0));
-            (&raw mut (*this).idle_floor).write(AtomicUsize::new(0));
-            (&raw mut (*this).hole_pages).write(AtomicUsize::new(0));
+            (&raw mut (*this).sweeps).write(Sweeps::default());
             (&raw mut (*this).pages_peak).write(AtomicUsize::new(0));
         }
         // SAFETY: every field is initialised now.
