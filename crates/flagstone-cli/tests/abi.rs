@@ -126,9 +126,17 @@ fn a_wrong_free_ends_the_program_with_one_line() {
 #[test]
 fn an_unknown_option_or_bad_value_is_one_line_and_the_default() {
     for (name, value, expected) in [
-        ("FLAGSTONE_NONSENSE", "1", "FLAGSTONE_NONSENSE: unknown setting"),
+        (
+            "FLAGSTONE_NONSENSE",
+            "1",
+            "FLAGSTONE_NONSENSE: unknown setting",
+        ),
         ("FLAGSTONE_SHEAF_CAPACITY", "many", "must be a whole number"),
-        ("FLAGSTONE_POLICY", "linux-1.0", "unknown policy 'linux-1.0'"),
+        (
+            "FLAGSTONE_POLICY",
+            "linux-1.0",
+            "unknown policy 'linux-1.0'",
+        ),
         ("FLAGSTONE_CONF", "sheaf_capacity", "expected name:value"),
         ("FLAGSTONE_CONF", "frob:1", "unknown setting 'frob'"),
         ("FLAGSTONE_VERBOSE", "yes", "must be 0 or 1"),

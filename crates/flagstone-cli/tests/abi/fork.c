@@ -28,7 +28,7 @@ static void *worker(void *seed) {
 }
 
 int main(int argc, char **argv) {
-    int forks = argc > 1 ? atoi(argv[1]) : 300;
+    int forks = argc > 1 ? atoi(argv[1]) : 100;
     pthread_t threads[8];
     for (size_t i = 0; i < 8; i++) pthread_create(&threads[i], NULL, worker, (void *)(i + 1));
     for (int i = 0; i < forks; i++) {

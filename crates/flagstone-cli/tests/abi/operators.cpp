@@ -59,6 +59,8 @@ static void forms() {
     delete[] wide;
 }
 
+static void *volatile sink;
+
 template <class Attempt> static bool throws(Attempt attempt) {
     try {
         attempt();
@@ -69,19 +71,19 @@ template <class Attempt> static bool throws(Attempt attempt) {
 }
 
 static void exhaustion() {
-    CHECK(throws([] { ::operator new(impossible); }));
-    CHECK(throws([] { ::operator new[](impossible); }));
-    CHECK(throws([] { ::operator new(impossible, std::align_val_t{64}); }));
+    CHECK(throws([] { sink = ::operator new(impossible); }));
+    CHECK(throws([] { sink = ::operator new[](impossible); }));
+    CHECK(throws([] { sink = ::operator new(impossible, std::align_val_t{64}); }));
     CHECK(throws([] { std::vector<char> v(impossible - 1); }));
     CHECK(::operator new(impossible, std::nothrow) == nullptr);
     CHECK(::operator new(impossible, std::align_val_t{64}, std::nothrow) == nullptr);
     std::set_new_handler(handler);
-    CHECK(throws([] { ::operator new(impossible); }));
+    CHECK(throws([] { sink = ::operator new(impossible); }));
     CHECK(handler_calls == 3);
     std::set_new_handler([] { throw 42; });
     int caught = 0;
     try {
-        ::operator new(impossible);
+        sink = ::operator new(impossible);
     } catch (int value) {
         caught = value;
     }

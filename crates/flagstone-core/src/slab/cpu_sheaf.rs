@@ -205,7 +205,12 @@ impl<P: Platform> Slabs<P> {
             P::fatal(Fault::DoubleFree, object.as_ptr());
         }
         sheaf.put(object);
+        let ours = sheaf.address();
         if let Some(old) = self.exchange(Slot::main(id), Some(sheaf)) {
+            if old.address() == ours {
+                // The step could not be done now (`Platform::exchange`).
+                return self.drop_sheaf(cache, old);
+            }
             if old.holds_recent(object) {
                 P::fatal(Fault::DoubleFree, object.as_ptr());
             }
