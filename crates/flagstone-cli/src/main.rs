@@ -2,6 +2,8 @@
 
 mod cmd;
 mod exit;
+#[allow(dead_code, reason = "called by the commands that start programs")]
+mod preload;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
