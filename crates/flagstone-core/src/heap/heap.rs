@@ -254,6 +254,7 @@ impl<P: Platform> Heap<P> {
                 usable
             }
             Found::Run(pfn, pages) => {
+                ready.before_large(pages.bytes(P::page_size()));
                 // SAFETY: obligation 1.
                 if unsafe { ready.resize_run(pfn, pages, size) } {
                     return Some(address);
@@ -265,6 +266,7 @@ impl<P: Platform> Heap<P> {
                 let Some(block) = block else {
                     P::fatal(Fault::InvalidFree, address.as_ptr())
                 };
+                ready.before_large(block.bytes);
                 // SAFETY: obligation 1.
                 if let Some(moved) = unsafe { ready.resize_huge(block, size) } {
                     return Some(moved);

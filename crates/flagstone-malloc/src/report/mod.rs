@@ -19,6 +19,9 @@ mod exit;
 mod json;
 mod room;
 
+use core::ffi::CStr;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering::Relaxed};
 use document::{Moment, Sample};
 use flagstone_core::heap::{Heap, Ready};
 use flagstone_core::platform::Platform;
@@ -27,9 +30,6 @@ use flagstone_linux::process::Mapping;
 use flagstone_linux::residency::Resident;
 use flagstone_linux::{Linux, process};
 use room::{ROOM, Room};
-use core::ffi::CStr;
-use core::ptr::NonNull;
-use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering::Relaxed};
 
 /// A sample is taken when the resident size has grown by this share since the last one: enough
 /// for a peak that is right within a sixteenth, and the work of all samples stays below
@@ -48,16 +48,18 @@ static PROCESS: AtomicI32 = AtomicI32::new(0);
 /// Resident bytes at which the next sample is due.
 static DUE: AtomicU64 = AtomicU64::new(0);
 
-/// Begins to report on `heap` if the environment names a directory for documents. Called once,
+/// Begins to report on the process's heap if the environment names a directory for documents. Called once,
 /// by a constructor.
-pub fn begin(heap: &'static Heap<Linux>) {
+pub fn begin() {
     // SAFETY: reads the auxiliary vector.
     if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
         return;
     }
     // SAFETY: a zero-terminated name; constructors run before anybody changes the environment.
     let value = unsafe { libc::getenv(VARIABLE.as_ptr()) };
-    if !value.is_null() {
+    if !value.is_null()
+        && let Some(heap) = crate::init::heap()
+    {
         // SAFETY: the environment's strings end in a zero byte; it is copied now.
         start(heap, unsafe { CStr::from_ptr(value) }.to_bytes());
     }
