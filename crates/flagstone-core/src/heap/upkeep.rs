@@ -87,6 +87,7 @@ impl<P: Platform> Ready<P> {
     #[inline(never)]
     fn upkeep_now(&self) {
         self.slabs.pages().tick();
+        self.slabs.sweep_if_due();
         if self.watched.load(Relaxed) {
             P::observe();
         }
@@ -109,6 +110,7 @@ impl<P: Platform> Ready<P> {
         for cache in self.slabs.live_caches() {
             self.slabs.shrink_cache(cache);
         }
+        self.slabs.sweep();
         self.slabs.pages().trim(keep)
     }
 

@@ -25,6 +25,7 @@ mod chain;
 mod cpu_sheaf;
 mod flush;
 mod geometry;
+mod index_set;
 mod node;
 mod refill;
 mod sheaf;
@@ -32,6 +33,7 @@ mod shrink;
 mod slab;
 mod slabs;
 mod state;
+mod sweep;
 
 pub use barn::{Barn, Limits};
 pub use cache::{Cache, CacheRequest, CacheState, Constructor, NAME_BYTES};

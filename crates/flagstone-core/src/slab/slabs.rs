@@ -54,6 +54,14 @@ pub struct Slabs<P: Platform> {
     registry: Lock<u16>,
     /// Objects a signal handler could not give back because it had interrupted the lock's holder.
     pub(crate) lost: AtomicU64,
+    /// Bytes of objects in the full sheaves of all barns.
+    pub(crate) barn_bytes: AtomicUsize,
+    /// Bytes flushed into slabs that can be swept, since the last look.
+    pub(crate) flushed_bytes: AtomicUsize,
+    /// Idle bytes the last sweep had to leave.
+    pub(crate) idle_floor: AtomicUsize,
+    /// Pages of live slabs that were given back.
+    pub(crate) hole_pages: AtomicUsize,
     /// Pages in use when caches were last shrunk, or the largest number since.
     pub(crate) pages_peak: AtomicUsize,
 }
@@ -97,6 +105,10 @@ impl<P: Platform> Slabs<P> {
             (&raw mut (*this).generation).write(AtomicU32::new(1));
             (&raw mut (*this).registry).write(Lock::new(LockKind::Heap, 0));
             (&raw mut (*this).lost).write(AtomicU64::new(0));
+            (&raw mut (*this).barn_bytes).write(AtomicUsize::new(0));
+            (&raw mut (*this).flushed_bytes).write(AtomicUsize::new(0));
+            (&raw mut (*this).idle_floor).write(AtomicUsize::new(0));
+            (&raw mut (*this).hole_pages).write(AtomicUsize::new(0));
             (&raw mut (*this).pages_peak).write(AtomicUsize::new(0));
         }
         // SAFETY: every field is initialised now.
