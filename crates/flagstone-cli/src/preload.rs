@@ -66,7 +66,12 @@ fn user_id() -> u32 {
 /// Makes sure that the library lies in `directory`.
 fn place_in(directory: &Path) -> Result<PathBuf, String> {
     let path = directory.join(NAME);
-    if path.as_os_str().as_bytes().iter().any(|b| b" :".contains(b)) {
+    if path
+        .as_os_str()
+        .as_bytes()
+        .iter()
+        .any(|b| b" :".contains(b))
+    {
         return Err("the loader splits paths at blanks and colons".into());
     }
     let create = DirBuilder::new()
