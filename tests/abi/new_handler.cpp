@@ -6,6 +6,8 @@
 
 static const std::size_t impossible = std::size_t(PTRDIFF_MAX) - 4096;
 static int calls;
+// Keeps the compiler from dropping a call whose result nobody looks at.
+static void *volatile sink;
 
 template <typename Attempt> static bool throws_bad_alloc(Attempt attempt) {
     try {
@@ -39,18 +41,18 @@ template <typename Attempt> static int handler_calls(void (*handler)(), Attempt 
 int main() {
     volatile std::size_t size = impossible;
     const auto at = std::align_val_t(64);
-    CHECK(throws_bad_alloc([&] { ::operator new(size); }));
-    CHECK(throws_bad_alloc([&] { ::operator new[](size); }));
-    CHECK(throws_bad_alloc([&] { ::operator new(size, at); }));
-    CHECK(throws_bad_alloc([&] { ::operator new[](size, at); }));
+    CHECK(throws_bad_alloc([&] { sink = ::operator new(size); }));
+    CHECK(throws_bad_alloc([&] { sink = ::operator new[](size); }));
+    CHECK(throws_bad_alloc([&] { sink = ::operator new(size, at); }));
+    CHECK(throws_bad_alloc([&] { sink = ::operator new[](size, at); }));
     CHECK(::operator new(size, std::nothrow) == nullptr);
     CHECK(::operator new[](size, std::nothrow) == nullptr);
     CHECK(::operator new(size, at, std::nothrow) == nullptr);
     CHECK(::operator new[](size, at, std::nothrow) == nullptr);
 
-    CHECK(handler_calls(give_up_at_the_third_call, [&] { ::operator new(size); }) == 3);
-    CHECK(handler_calls(throw_at_the_second_call, [&] { ::operator new[](size); }) == 2);
-    CHECK(handler_calls(give_up_at_the_third_call, [&] { ::operator new(size, at); }) == 3);
+    CHECK(handler_calls(give_up_at_the_third_call, [&] { sink = ::operator new(size); }) == 3);
+    CHECK(handler_calls(throw_at_the_second_call, [&] { sink = ::operator new[](size); }) == 2);
+    CHECK(handler_calls(give_up_at_the_third_call, [&] { sink = ::operator new(size, at); }) == 3);
 
     // The nothrow forms call the handler too, and swallow what it throws.
     calls = 0;
