@@ -4,7 +4,7 @@
 //! The words expected are those of the C surface's faults; a program passes when its line holds
 //! any of the phrases beside it.
 
-use flagstone_tests::{Finished, compile, finish, is_flagstone, library, preloaded};
+use flagstone_tests::{Finished, compile, finish, is_flagstone, other_library, preloaded};
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -46,7 +46,7 @@ const SIZE: &[&str] = &["size"];
 /// Runs the program; nothing where another library is under test.
 fn run(source: &str) -> Option<Finished> {
     if !is_flagstone() {
-        eprintln!("skipped: {} is not flagstone", library().display());
+        other_library();
         return None;
     }
     let program = compile(env!("CARGO_TARGET_TMPDIR"), &format!("misuse/{source}.c"));

@@ -2,7 +2,7 @@
 //! memory of a container, a real CPU.
 
 use crate::SCRATCH;
-use flagstone_tests::{LIMIT, compile, compile_with, need, preloaded, succeed};
+use flagstone_tests::{LIMIT, compile, compile_with, need, preloaded, skip, succeed};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -91,7 +91,7 @@ fn a_program_runs_under_valgrind() {
 #[test]
 fn a_program_that_frees_what_it_uses_lives_in_a_64_mib_container() {
     let Some(group) = Container::of_64_mib() else {
-        eprintln!("skipped: no control group with a memory limit can be made here; it takes root");
+        skip("no control group with a memory limit can be made here; it takes root");
         return;
     };
     let program = compile(SCRATCH, "preload/limits.c");

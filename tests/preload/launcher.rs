@@ -2,7 +2,8 @@
 
 use crate::SCRATCH;
 use flagstone_tests::{
-    Finished, LIMIT, build_program, compile, compile_with, finish, is_flagstone, library, without,
+    Finished, LIMIT, build_program, compile, compile_with, finish, is_flagstone, library,
+    other_library, without,
 };
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -10,7 +11,7 @@ use std::path::Path;
 /// Runs `flagstone run -- words`; with another library than Flagstone there is nothing to test.
 fn launch(words: &[&str]) -> Option<Finished> {
     if !is_flagstone() {
-        eprintln!("skipped: {} is not flagstone", library().display());
+        other_library();
         return None;
     }
     let mut command = without(build_program());
