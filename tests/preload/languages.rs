@@ -7,7 +7,7 @@ use std::path::Path;
 /// Some thousands of functions, as generated code has.
 fn large_c() -> String {
     let mut text = String::from("#include <stdint.h>\n");
-    for number in 0..4000u32 {
+    for number in 0..2500u32 {
         write!(
             text,
             "uint32_t f{number}(uint32_t a, uint32_t b) {{\n  uint32_t t[8] = {{{number}u, a, b}};\n  \
@@ -29,7 +29,7 @@ fn large_cpp() -> String {
          #include <unordered_map>\n#include <variant>\n#include <vector>\n\
          template <int N> struct T { int v[N % 7 + 1]; bool operator<(const T &o) const { return v[0] < o.v[0]; } };\n",
     );
-    for number in 0..120 {
+    for number in 0..60 {
         write!(
             text,
             "int g{number}(int a) {{\n  std::map<T<{number}>, std::vector<std::string>> m;\n  \
