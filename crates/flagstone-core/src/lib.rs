@@ -17,8 +17,15 @@
 //! statics and no assembly.
 #![no_std]
 
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 extern crate std;
 
 pub mod base;
+pub mod heap;
+pub mod page;
+pub mod platform;
 pub mod policy;
+pub mod slab;
+pub mod stats;
+pub mod sync;
+pub mod verify;

@@ -37,7 +37,9 @@ impl PageSize {
     #[must_use]
     pub const fn new(bytes: usize) -> Option<Self> {
         if bytes.is_power_of_two() && bytes >= 512 && bytes <= 1 << 30 {
-            Some(Self { shift: bytes.trailing_zeros() as u8 })
+            Some(Self {
+                shift: bytes.trailing_zeros() as u8,
+            })
         } else {
             None
         }
@@ -96,7 +98,11 @@ impl Order {
     /// An order from 0 to [`Order::MAX`], or `None`.
     #[must_use]
     pub const fn new(order: u32) -> Option<Self> {
-        if order <= Self::MAX.0 as u32 { Some(Self(order as u8)) } else { None }
+        if order <= Self::MAX.0 as u32 {
+            Some(Self(order as u8))
+        } else {
+            None
+        }
     }
 
     /// The order as a plain number, for shifts and array indexes.
@@ -178,7 +184,11 @@ impl Pfn {
 
 impl fmt::Debug for Pfn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_some() { write!(f, "pfn {:#x}", self.0) } else { f.write_str("pfn none") }
+        if self.is_some() {
+            write!(f, "pfn {:#x}", self.0)
+        } else {
+            f.write_str("pfn none")
+        }
     }
 }
 
@@ -188,7 +198,10 @@ mod tests {
 
     #[test]
     fn fls_counts_from_one() {
-        assert_eq!([0, 1, 2, 3, 4, 16, 128, 255].map(fls), [0, 1, 2, 2, 3, 5, 8, 8]);
+        assert_eq!(
+            [0, 1, 2, 3, 4, 16, 128, 255].map(fls),
+            [0, 1, 2, 2, 3, 5, 8, 8]
+        );
     }
 
     #[test]

@@ -1,0 +1,400 @@
+//! The page allocator: what the layers above ask for pages.
+//!
+//! ```text
+//!   alloc_block(order) ─► pageset of this CPU ─► zone of the node ─► other zones ─► None
+//!   alloc_run(pages)   ─────────────────────────► zone of the node ─► other zones ─► None
+//! ```
+//!
+//! Invariants
+//! - `page.one-owner`, `page.head-known`: see `descriptor`.
+//!
+//! Locking: see the zone and the pageset; nothing here holds a lock itself.
+
+use super::build::Shares;
+use super::descriptor::{Descriptor, PageKind, flag};
+use super::memmap::Memmap;
+use super::zone::{Block, Zone};
+use crate::base::{NodeId, Order, PageCount, PageSize, Pfn};
+use crate::platform::Platform;
+use crate::sync::Ordering::Relaxed;
+use crate::sync::{AtomicU64, AtomicUsize};
+use core::ptr::NonNull;
+
+/// The page allocator of one heap.
+#[derive(Debug)]
+pub struct PageAllocator<P: Platform> {
+    map: Memmap,
+    zones: NonNull<Zone<P>>,
+    zone_count: u32,
+    /// Binary logarithm of the pages in each zone's share of the span.
+    zone_shift: u32,
+    cached_order: Order,
+    control_bytes: usize,
+    own_bytes: AtomicUsize,
+    holes: AtomicU64,
+    ticked: AtomicU64,
+}
+
+// SAFETY: zones are shared by design (locks and atomics), the memmap likewise.
+unsafe impl<P: Platform> Send for PageAllocator<P> {}
+// SAFETY: as above.
+unsafe impl<P: Platform> Sync for PageAllocator<P> {}
+
+impl<P: Platform> PageAllocator<P> {
+    /// The allocator over zones that `build` made.
+    pub(super) fn from_parts(
+        map: Memmap,
+        zones: NonNull<Zone<P>>,
+        shares: Shares,
+        cached_order: Order,
+        control_bytes: usize,
+    ) -> Self {
+        Self {
+            map,
+            zones,
+            zone_count: shares.zones,
+            zone_shift: shares.shift,
+            cached_order,
+            control_bytes,
+            own_bytes: AtomicUsize::new(0),
+            holes: AtomicU64::new(0),
+            ticked: AtomicU64::new(0),
+        }
+    }
+
+    // ---- addresses ----------------------------------------------------------------------
+
+    /// Where the data starts: constant for life.
+    #[inline]
+    #[must_use]
+    pub fn base(&self) -> NonNull<u8> {
+        self.map.base()
+    }
+
+    /// Bytes of data reserved.
+    #[inline]
+    #[must_use]
+    pub fn span_bytes(&self) -> usize {
+        (self.map.pages() as usize) << self.map.page_size().shift()
+    }
+
+    /// The page map: one byte for each page, zero or the cache whose slab holds the page.
+    #[inline]
+    #[must_use]
+    pub fn page_map(&self) -> NonNull<u8> {
+        self.map.page_map()
+    }
+
+    /// Bytes from the base below which [`PageAllocator::page_map`] may be read; it only grows.
+    #[inline]
+    #[must_use]
+    pub fn map_limit(&self) -> &AtomicUsize {
+        self.map.map_limit()
+    }
+
+    /// The page size.
+    #[inline]
+    #[must_use]
+    pub fn page_size(&self) -> PageSize {
+        self.map.page_size()
+    }
+
+    /// A page's descriptor; the page must lie below its zone's frontier.
+    #[inline]
+    #[must_use]
+    pub fn descriptor(&self, pfn: Pfn) -> &Descriptor {
+        self.map.descriptor(pfn)
+    }
+
+    /// A page's address.
+    #[inline]
+    #[must_use]
+    pub fn address(&self, pfn: Pfn) -> NonNull<u8> {
+        self.map.address(pfn)
+    }
+
+    /// The page that holds `address`; `None` outside the span or beyond a zone's frontier.
+    #[inline]
+    #[must_use]
+    pub fn pfn_of(&self, address: *const u8) -> Option<Pfn> {
+        let pfn = self.map.lookup(address)?;
+        let zone = self.zone_at((pfn.0 >> self.zone_shift).min(self.zone_count - 1));
+        (pfn < zone.frontier()).then_some(pfn)
+    }
+
+    /// The head of the live slab or run that holds a page; `None` if the page is free.
+    #[inline]
+    #[must_use]
+    pub fn head_of(&self, pfn: Pfn) -> Option<Pfn> {
+        let page = self.descriptor(pfn);
+        match page.kind() {
+            PageKind::Slab | PageKind::Run => Some(pfn),
+            PageKind::Tail => {
+                let distance = page.pages.load(Relaxed);
+                let head = Pfn(pfn.0.checked_sub(distance)?);
+                let named = self.descriptor(head);
+                let live = matches!(named.kind(), PageKind::Slab | PageKind::Run);
+                (live && named.pages.load(Relaxed) > distance).then_some(head)
+            }
+            _ => None,
+        }
+    }
+
+    // ---- blocks and runs ----------------------------------------------------------------
+
+    /// A block of 2^order pages, near `node`; its head says `Run`, its tails name it.
+    #[inline]
+    #[must_use]
+    pub fn alloc_block(&self, order: Order, node: NodeId) -> Option<Block> {
+        let near = self.zone_at(self.zone_near(node));
+        if self.keeps(order) {
+            let block = if self.suits(near) {
+                self.alloc_small(near, order)
+            } else {
+                None
+            };
+            return match block {
+                Some(_) => block,
+                None => self.alloc_anywhere(node, |zone| self.alloc_small(zone, order)),
+            };
+        }
+        self.alloc_large(near, order.pages(), node)
+    }
+
+    #[inline]
+    fn alloc_large(&self, near: &Zone<P>, pages: PageCount, node: NodeId) -> Option<Block> {
+        let block = if self.suits(near) {
+            near.alloc(&self.map, pages)
+        } else {
+            None
+        };
+        match block {
+            Some(_) => block,
+            None => self.alloc_anywhere(node, |zone| zone.alloc(&self.map, pages)),
+        }
+    }
+
+    /// Frees a block.
+    ///
+    /// # Safety
+    /// 1. `pfn` heads a live block of `order` of this allocator, given up by its owner.
+    #[inline]
+    pub unsafe fn free_block(&self, pfn: Pfn, order: Order) {
+        let zone = self.zone_of(pfn);
+        // SAFETY: obligation 1.
+        if self.keeps(order) && unsafe { zone.free_cached(&self.map, P::current_cpu(), pfn, order) }
+        {
+            return;
+        }
+        // SAFETY: obligation 1; the pageset did not take the block.
+        unsafe { zone.free_pages(&self.map, pfn, order.pages()) };
+    }
+
+    /// A run of exactly `pages` pages near `node`, aligned to the next power of two; `None` also
+    /// for zero pages and for more than a block of the largest order.
+    #[inline]
+    #[must_use]
+    pub fn alloc_run(&self, pages: PageCount, node: NodeId) -> Option<Block> {
+        if pages.0 == 0 || pages.0 > Order::MAX.pages().0 {
+            return None;
+        }
+        match as_block(pages) {
+            Some(order) if self.keeps(order) => self.alloc_block(order, node),
+            _ => self.alloc_large(self.zone_at(self.zone_near(node)), pages, node),
+        }
+    }
+
+    /// Frees a run.
+    ///
+    /// # Safety
+    /// 1. `pfn` heads a live run of `pages` pages of this allocator, given up by its owner.
+    #[inline]
+    pub unsafe fn free_run(&self, pfn: Pfn, pages: PageCount) {
+        match as_block(pages) {
+            Some(order) if self.keeps(order) && pfn.0.is_multiple_of(pages.0 as u32) => {
+                // SAFETY: obligation 1; the run is an aligned block.
+                unsafe { self.free_block(pfn, order) }
+            }
+            // SAFETY: obligation 1.
+            _ => unsafe { self.zone_of(pfn).free_pages(&self.map, pfn, pages) },
+        }
+    }
+
+    /// Shortens a live run; the pages behind are free afterwards.
+    ///
+    /// # Safety
+    /// 1. `pfn` heads a live run of `old` pages that the caller owns.
+    pub unsafe fn shrink_run(&self, pfn: Pfn, old: PageCount, new: PageCount) {
+        debug_assert!(new.0 > 0);
+        if 0 < new.0 && new < old {
+            // SAFETY: obligation 1.
+            unsafe { self.zone_of(pfn).shrink(&self.map, pfn, old, new) };
+        }
+    }
+
+    /// Lengthens a live run in place; `false`, and nothing changed, if the pages behind it are
+    /// not free or the run would be longer than a block of the largest order.
+    ///
+    /// # Safety
+    /// 1. `pfn` heads a live run of `old` pages that the caller owns.
+    pub unsafe fn grow_run(&self, pfn: Pfn, old: PageCount, new: PageCount) -> bool {
+        if new <= old {
+            return true;
+        }
+        // SAFETY: obligation 1.
+        new <= Order::MAX.pages() && unsafe { self.zone_of(pfn).grow(&self.map, pfn, old, new) }
+    }
+
+    /// Gives the memory of some pages inside a live slab or run back to the system; they stay
+    /// usable and read as zero.
+    ///
+    /// # Safety
+    /// 1. The pages belong to one live block whose owner gave up their contents.
+    pub unsafe fn release_pages(&self, pfn: Pfn, pages: PageCount) {
+        let bytes = pages.bytes(self.page_size());
+        // SAFETY: obligation 1: committed pages whose contents nobody needs.
+        unsafe { P::decommit(self.address(pfn), bytes) };
+        self.holes.fetch_add(bytes as u64, Relaxed);
+    }
+
+    /// Zeroed memory for the allocator's own data: whole pages, never freed.
+    #[must_use]
+    pub fn alloc_own(&self, bytes: usize) -> Option<NonNull<u8>> {
+        let pages = self.page_size().pages_for(bytes.max(1));
+        let whole = pages.bytes(self.page_size());
+        let memory = if pages > Order::MAX.pages() {
+            let start = P::reserve(whole, self.page_size().bytes())?;
+            // SAFETY: the whole of a fresh reservation.
+            if unsafe { P::commit(start, whole) }.is_err() {
+                // SAFETY: nobody has used it.
+                unsafe { P::release(start, whole) };
+                return None;
+            }
+            start
+        } else {
+            let block = self.alloc_run(pages, P::node_of(P::current_cpu()))?;
+            self.descriptor(block.pfn).mark(flag::OWN, true);
+            let start = self.address(block.pfn);
+            if !block.zeroed {
+                // SAFETY: the run is ours and committed.
+                unsafe { start.write_bytes(0, whole) };
+            }
+            start
+        };
+        self.own_bytes.fetch_add(whole, Relaxed);
+        Some(memory)
+    }
+
+    /// A small block from the CPU's pageset of a zone, or past it from the zone itself.
+    #[inline]
+    fn alloc_small(&self, zone: &Zone<P>, order: Order) -> Option<Block> {
+        let block = zone.alloc_cached(&self.map, P::current_cpu(), order);
+        match block {
+            Some(_) => block,
+            None => zone.alloc(&self.map, order.pages()),
+        }
+    }
+
+    /// From the zone near `node` if it is not low, else from the first that is not, else from
+    /// any; at last with what other CPUs' pagesets hold.
+    #[cold]
+    #[inline(never)]
+    fn alloc_anywhere(
+        &self,
+        node: NodeId,
+        from: impl Fn(&Zone<P>) -> Option<Block>,
+    ) -> Option<Block> {
+        let first = self.zone_near(node);
+        let in_turn =
+            || (0..self.zone_count).map(|step| self.zone_at((first + step) % self.zone_count));
+        let found = in_turn()
+            .filter(|zone| !zone.is_low())
+            .find_map(&from)
+            .or_else(|| in_turn().find_map(&from));
+        found.or_else(|| {
+            self.drain_pagesets();
+            in_turn().find_map(&from)
+        })
+    }
+
+    /// Whether the caller may take from this zone without looking at others.
+    #[inline]
+    fn suits(&self, zone: &Zone<P>) -> bool {
+        self.zone_count == 1 || !zone.is_low()
+    }
+
+    // ---- zones --------------------------------------------------------------------------
+
+    /// Whether pagesets keep blocks of `order`.
+    #[inline]
+    fn keeps(&self, order: Order) -> bool {
+        order <= self.cached_order
+    }
+
+    pub(super) fn own_bytes(&self) -> usize {
+        self.own_bytes.load(Relaxed)
+    }
+
+    pub(super) fn control_bytes(&self) -> usize {
+        self.control_bytes
+    }
+
+    pub(super) fn hole_bytes_total(&self) -> u64 {
+        self.holes.load(Relaxed)
+    }
+
+    pub(super) fn ticked(&self) -> &AtomicU64 {
+        &self.ticked
+    }
+
+    #[inline]
+    fn zone_at(&self, index: u32) -> &Zone<P> {
+        debug_assert!(index < self.zone_count);
+        // SAFETY: `init` wrote this many zones; they live as long as the reservation.
+        unsafe { self.zones.add(index as usize).as_ref() }
+    }
+
+    #[inline]
+    fn zone_of(&self, pfn: Pfn) -> &Zone<P> {
+        self.zone_at(pfn.0 >> self.zone_shift)
+    }
+
+    #[inline]
+    fn zone_near(&self, node: NodeId) -> u32 {
+        let index = u32::from(node.0);
+        if index < self.zone_count {
+            index
+        } else {
+            index % self.zone_count
+        }
+    }
+
+    /// All zones, by node.
+    pub(crate) fn zones(&self) -> impl Iterator<Item = &Zone<P>> {
+        (0..self.zone_count).map(|index| self.zone_at(index))
+    }
+
+    /// The memmap, for `verify`.
+    pub(crate) fn memmap(&self) -> &Memmap {
+        &self.map
+    }
+}
+
+/// The order of a run that is a whole block.
+#[inline]
+fn as_block(pages: PageCount) -> Option<Order> {
+    let pages = pages.0;
+    if pages.is_power_of_two() {
+        Order::new(pages.trailing_zeros())
+    } else {
+        None
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+#[path = "allocator_tests.rs"]
+pub(crate) mod tests;
+
+#[cfg(all(test, not(loom)))]
+#[path = "program_tests.rs"]
+mod programs;

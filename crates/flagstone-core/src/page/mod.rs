@@ -1,0 +1,45 @@
+//! Layer 2: pages.
+//!
+//! ```text
+//!   allocator   PageAllocator: blocks and runs, addresses, upkeep
+//!     ├ zone    one per memory node: lock, frontier, watermarks
+//!     │   ├ pageset   per-CPU lists of small blocks, moved as policy::PcpState says
+//!     │   ├ buddy     free areas: split and merge
+//!     │   ├ frontier  pages never used yet
+//!     │   ├ deferred  frees from signal handlers on top of the lock's holder
+//!     │   ├ keep      how much free memory stays resident
+//!     │   └ release   giving the rest back to the system
+//!     └ memmap  descriptors, page map, resident bits, all in one reservation
+//! ```
+
+pub mod allocator;
+pub(crate) mod buddy;
+mod build;
+mod config;
+mod deferred;
+pub mod descriptor;
+mod frontier;
+mod keep;
+mod list;
+pub(crate) mod memmap;
+mod pageset;
+mod parts;
+mod release;
+pub(crate) mod resident;
+mod snapshot;
+mod upkeep;
+pub(crate) mod zone;
+
+pub use allocator::PageAllocator;
+pub use buddy::ORDERS;
+pub use config::{PageConfig, Retention};
+pub use descriptor::{Descriptor, LINKS_PER_PAGE, PageKind, flag};
+pub use list::PageList;
+pub use memmap::Memmap;
+pub use pageset::{PagesetCounters, PagesetSnapshot};
+pub use snapshot::{PageSnapshot, ZoneSnapshot};
+pub use upkeep::TICK_NS;
+pub use zone::{Block, ZoneCounters};
+
+#[cfg(all(test, not(loom)))]
+mod pageset_tests;

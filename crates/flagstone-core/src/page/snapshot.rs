@@ -1,0 +1,162 @@
+//! What the page layer says about itself.
+
+use super::buddy::ORDERS;
+use super::memmap::Memmap;
+use super::pageset::PagesetCounters;
+use super::zone::{Zone, ZoneCounters};
+use crate::base::{CpuId, Order};
+use crate::platform::Platform;
+use crate::policy::{Watermarks, ZoneFlags};
+
+/// One zone, or the sum of all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ZoneSnapshot {
+    /// Pages the zone may ever hold.
+    pub span_pages: usize,
+    /// Pages below the frontier.
+    pub frontier_pages: usize,
+    /// Pages whose data and descriptors are committed.
+    pub committed_pages: usize,
+    /// Pages outside the free areas (those in pagesets included).
+    pub in_use_pages: usize,
+    /// Free pages in the free areas.
+    pub free_pages: usize,
+    /// Free pages that are resident, in the free areas.
+    pub free_resident_pages: usize,
+    /// Pages being given back at this moment.
+    pub parked_pages: usize,
+    /// Free blocks by order with a resident page.
+    pub resident_blocks: [u32; ORDERS],
+    /// Free blocks by order that are wholly given back or never used.
+    pub released_blocks: [u32; ORDERS],
+    /// Those of the released blocks of the largest order whose descriptors are not resident.
+    pub bare_blocks: u32,
+    /// Resident free pages the zone may keep.
+    pub keep_pages: usize,
+    /// Pages the zone counts as its own: its span, or its share of the memory limit.
+    pub managed_pages: usize,
+    /// Watermarks, in pages free of those.
+    pub marks: Watermarks,
+    /// Whether it fell below its high watermark.
+    pub below_high: bool,
+    /// What happened since the start.
+    pub counters: ZoneCounters,
+    /// Pages in its CPUs' pagesets.
+    pub cached_pages: usize,
+    /// Those of them that are resident.
+    pub cached_resident_pages: usize,
+    /// What happened in its CPUs' pagesets since the start.
+    pub cached: PagesetCounters,
+    /// Times a pageset's lock was held, so that the zone served.
+    pub bypassed: u64,
+}
+
+/// The whole page layer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PageSnapshot {
+    /// Bytes in a page.
+    pub page_bytes: usize,
+    /// Number of zones.
+    pub zones: usize,
+    /// The sum of all zones.
+    pub total: ZoneSnapshot,
+    /// Bytes handed out by `alloc_own`.
+    pub own_bytes: usize,
+    /// Bytes of page map, resident bits and descriptors committed.
+    pub memmap_bytes: usize,
+    /// Those of them that may be resident: what describes pages below the frontiers, but for the
+    /// descriptors given back.
+    pub memmap_resident_bytes: usize,
+    /// Bytes of zones and pagesets.
+    pub control_bytes: usize,
+    /// Bytes inside live blocks given back by `release_pages`, in all.
+    pub hole_bytes_total: u64,
+}
+
+impl ZoneSnapshot {
+    /// Adds another zone's figures.
+    pub fn add(&mut self, other: &Self) {
+        self.span_pages += other.span_pages;
+        self.frontier_pages += other.frontier_pages;
+        self.committed_pages += other.committed_pages;
+        self.in_use_pages += other.in_use_pages;
+        self.free_pages += other.free_pages;
+        self.free_resident_pages += other.free_resident_pages;
+        self.parked_pages += other.parked_pages;
+        for order in 0..ORDERS {
+            self.resident_blocks[order] += other.resident_blocks[order];
+            self.released_blocks[order] += other.released_blocks[order];
+        }
+        self.bare_blocks += other.bare_blocks;
+        self.keep_pages = self.keep_pages.saturating_add(other.keep_pages);
+        self.managed_pages += other.managed_pages;
+        self.marks.min += other.marks.min;
+        self.marks.low += other.marks.low;
+        self.marks.high += other.marks.high;
+        self.marks.promo += other.marks.promo;
+        self.below_high |= other.below_high;
+        self.counters.add(&other.counters);
+        self.cached_pages += other.cached_pages;
+        self.cached_resident_pages += other.cached_resident_pages;
+        self.cached.add(&other.cached);
+        self.bypassed += other.bypassed;
+    }
+}
+
+impl ZoneCounters {
+    /// Adds another zone's events.
+    pub fn add(&mut self, other: &Self) {
+        self.alloc_pages += other.alloc_pages;
+        self.free_pages += other.free_pages;
+        self.lock_waits += other.lock_waits;
+        self.lock_takes += other.lock_takes;
+        self.released_pages += other.released_pages;
+        self.release_calls += other.release_calls;
+        self.fresh_pages += other.fresh_pages;
+        self.commit_calls += other.commit_calls;
+    }
+}
+
+impl<P: Platform> Zone<P> {
+    /// The zone's figures; `None` on top of a lock's holder.
+    pub(super) fn snapshot(&self, map: &Memmap) -> Option<ZoneSnapshot> {
+        let mut zone = self.areas_snapshot(map)?;
+        for cpu in (0..self.cpus).map(CpuId) {
+            let set = self.pageset_snapshot(map, cpu)?;
+            zone.cached_pages += set.count as usize;
+            zone.cached_resident_pages += set.resident as usize;
+            zone.cached.add(&set.counters);
+            zone.bypassed += self.pageset(cpu).bypassed();
+        }
+        Some(zone)
+    }
+
+    /// The figures of the free areas alone.
+    pub(super) fn areas_snapshot(&self, map: &Memmap) -> Option<ZoneSnapshot> {
+        let core = self.lock(map)?;
+        let blocks = |released: bool| {
+            core::array::from_fn(|o| {
+                Order::new(o as u32).map_or(0, |order| core.areas.count(order, released))
+            })
+        };
+        let in_use = self.used(&core);
+        Some(ZoneSnapshot {
+            span_pages: (self.end().0 - self.start().0) as usize,
+            frontier_pages: (core.areas.frontier().0 - self.start().0) as usize,
+            committed_pages: (core.committed.0 - self.start().0) as usize,
+            in_use_pages: in_use,
+            free_pages: core.areas.pages(),
+            free_resident_pages: core.areas.resident(),
+            parked_pages: core.parked_pages,
+            resident_blocks: blocks(false),
+            released_blocks: blocks(true),
+            bare_blocks: core.areas.bare(),
+            keep_pages: core.keep.bound(in_use),
+            managed_pages: self.managed,
+            marks: self.marks,
+            below_high: self.flags().has(ZoneFlags::BELOW_HIGH),
+            counters: core.counters,
+            ..ZoneSnapshot::default()
+        })
+    }
+}

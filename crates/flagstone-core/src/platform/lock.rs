@@ -1,0 +1,228 @@
+//! Locks of the core: one word that names its holder.
+//!
+//! ```text
+//!   word   0 = free, otherwise the holder's token
+//! ```
+//!
+//! The word names the holder so that a signal handler which interrupts the holder and wants the
+//! same lock learns it (`Reentered`) instead of waiting for itself: callers then take a route
+//! that needs no lock. Waiting is the platform's: real threads spin, yield, then sleep; virtual
+//! CPUs queue in virtual time.
+//!
+//! Order: a thread takes locks only in ascending [`LockKind`] (`lock.ascending`).
+//!
+//! Invariants
+//! - `lock.named`: a non-zero word is the token of the one thread that holds the lock.
+
+use super::Platform;
+use crate::sync::{AtomicU64, Ordering};
+use core::cell::UnsafeCell;
+use core::ops::{Deref, DerefMut};
+
+/// What a lock protects, in the order in which locks may be taken.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum LockKind {
+    /// The heap's own tables: cache registry, huge blocks.
+    Heap,
+    /// One CPU's slots where the platform has no restartable sequences.
+    Local,
+    /// A barn's lists of full and empty sheaves.
+    Barn,
+    /// A slab's freelist, in the 2007 form of the cpu-slab engine.
+    Slab,
+    /// A node's partial list: the kernel's `list_lock`.
+    List,
+    /// A per-CPU pageset; always tried, never waited for.
+    Pageset,
+    /// A zone's free areas: the kernel's `zone->lock`.
+    Zone,
+    /// The SLAB peer's array caches.
+    ArrayCache,
+}
+
+/// The caller holds this lock already: it interrupted itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reentered;
+
+/// A lock without data.
+#[derive(Debug)]
+pub struct RawLock {
+    word: AtomicU64,
+    kind: LockKind,
+}
+
+impl RawLock {
+    /// A free lock.
+    #[must_use]
+    pub fn new(kind: LockKind) -> Self {
+        Self {
+            word: AtomicU64::new(0),
+            kind,
+        }
+    }
+
+    /// What this lock protects.
+    #[must_use]
+    pub fn kind(&self) -> LockKind {
+        self.kind
+    }
+
+    /// The holder's token, or zero.
+    #[must_use]
+    pub fn holder(&self) -> u64 {
+        self.word.load(Ordering::Relaxed)
+    }
+
+    /// Frees the lock whoever held it: only for the child of a fork, where the holder is gone.
+    pub fn reset(&self) {
+        self.word.store(0, Ordering::Release);
+    }
+
+    /// Takes the lock if it is free: one compare-and-swap.
+    #[inline]
+    pub fn try_acquire_now<P: Platform>(&self) -> bool {
+        self.word
+            .compare_exchange(0, P::token(), Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// Takes the lock, waiting by [`Platform::pause`].
+    ///
+    /// # Errors
+    /// `Reentered` if the caller is the holder.
+    #[inline]
+    pub fn acquire_spinning<P: Platform>(&self) -> Result<(), Reentered> {
+        let token = P::token();
+        match self
+            .word
+            .compare_exchange(0, token, Ordering::Acquire, Ordering::Relaxed)
+        {
+            Ok(_) => Ok(()),
+            Err(holder) => self.acquire_contended::<P>(token, holder),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn acquire_contended<P: Platform>(&self, token: u64, mut holder: u64) -> Result<(), Reentered> {
+        let mut round = 0;
+        loop {
+            if holder == token {
+                return Err(Reentered);
+            }
+            P::pause(round);
+            round = round.saturating_add(1);
+            holder = self.word.load(Ordering::Relaxed);
+            if holder != 0 {
+                continue;
+            }
+            match self
+                .word
+                .compare_exchange(0, token, Ordering::Acquire, Ordering::Relaxed)
+            {
+                Ok(_) => return Ok(()),
+                Err(now) => holder = now,
+            }
+        }
+    }
+
+    /// Frees the lock: one store.
+    #[inline]
+    pub fn release_now(&self) {
+        self.word.store(0, Ordering::Release);
+    }
+}
+
+/// Data behind a [`RawLock`], reached through the platform `P`.
+#[derive(Debug)]
+pub struct Lock<T> {
+    raw: RawLock,
+    data: UnsafeCell<T>,
+}
+
+// SAFETY: the lock hands out one exclusive reference at a time (`lock.named`).
+unsafe impl<T: Send> Sync for Lock<T> {}
+// SAFETY: as above; moving the lock moves the data.
+unsafe impl<T: Send> Send for Lock<T> {}
+
+impl<T> Lock<T> {
+    /// A free lock around `data`.
+    #[must_use]
+    pub fn new(kind: LockKind, data: T) -> Self {
+        Self {
+            raw: RawLock::new(kind),
+            data: UnsafeCell::new(data),
+        }
+    }
+
+    /// The lock without its data, for fork handling and reports.
+    #[must_use]
+    pub fn raw(&self) -> &RawLock {
+        &self.raw
+    }
+
+    /// Takes the lock, waiting as long as needed.
+    ///
+    /// # Errors
+    /// `Reentered` if the caller holds it already.
+    #[inline]
+    pub fn lock<P: Platform>(&self) -> Result<Guard<'_, P, T>, Reentered> {
+        P::acquire(&self.raw)?;
+        Ok(Guard {
+            lock: self,
+            world: core::marker::PhantomData,
+        })
+    }
+
+    /// Takes the lock if it is free.
+    #[inline]
+    pub fn try_lock<P: Platform>(&self) -> Option<Guard<'_, P, T>> {
+        // Not `then_some`: a guard made for a lock that was not taken would release it.
+        P::try_acquire(&self.raw).then(|| Guard {
+            lock: self,
+            world: core::marker::PhantomData,
+        })
+    }
+
+    /// The data, without the lock: a racy look for early exits and reports.
+    ///
+    /// # Safety
+    /// 1. The caller reads only fields that are atomics, or owns the whole structure.
+    #[must_use]
+    pub unsafe fn peek(&self) -> &T {
+        // SAFETY: obligation 1.
+        unsafe { &*self.data.get() }
+    }
+}
+
+/// Exclusive use of a lock's data; gives the lock back when dropped.
+#[derive(Debug)]
+pub struct Guard<'a, P: Platform, T> {
+    lock: &'a Lock<T>,
+    world: core::marker::PhantomData<P>,
+}
+
+impl<P: Platform, T> Deref for Guard<'_, P, T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the guard holds the lock (`lock.named`).
+        unsafe { &*self.lock.data.get() }
+    }
+}
+
+impl<P: Platform, T> DerefMut for Guard<'_, P, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the guard holds the lock, and `&mut self` makes this the only borrow.
+        unsafe { &mut *self.lock.data.get() }
+    }
+}
+
+impl<P: Platform, T> Drop for Guard<'_, P, T> {
+    #[inline]
+    fn drop(&mut self) {
+        P::release_lock(&self.lock.raw);
+    }
+}

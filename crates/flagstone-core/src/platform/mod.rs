@@ -1,0 +1,268 @@
+//! Layer 1: what a world must offer so that the allocator can run in it.
+//!
+//! ```text
+//!               core ──────────────► P: Platform
+//!                     memory         reserve · commit · decommit · release · remap
+//!                     cpus           cpu_count · current_cpu · node_of
+//!                     per-CPU slots  pop · push · exchange · seize          (percpu.rs)
+//!                     locks          acquire · try_acquire · release        (lock.rs)
+//!                     shared lines   touch(line, access) · work(amount)     (cost.rs)
+//!                     time, chance   now · seed
+//!                     reports        fatal · warn
+//! ```
+//!
+//! A platform is a type, never a value: all methods are associated functions, so that the real
+//! world adds no bytes and no indirection, and worlds coexist in one program. The seam carries
+//! time: every access to shared state passes `touch` or a lock, which is nothing at all on real
+//! hardware, a scheduling point with a cost on the virtual machine, and a choice in a checker.
+
+mod cost;
+mod lock;
+pub mod percpu;
+#[cfg(all(not(loom), any(test, feature = "testing")))]
+pub mod testing;
+
+pub use cost::{Access, Line, Work};
+pub use lock::{Guard, Lock, LockKind, RawLock, Reentered};
+pub use percpu::{
+    CPU_STRIDE, CpuArea, INDEX_ROUNDING, LockedSlots, MAX_CACHES, SHEAF_HEADER_BYTES, SheafHeader,
+    SheafWord, Slot,
+};
+
+use crate::base::{CpuId, NodeId, PageSize};
+use core::ptr::NonNull;
+
+/// Memory could not be had: the system refused, or a limit is reached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OutOfMemory;
+
+/// A mistake of the program above, or damage it did, that must end it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// An object was freed that is free already.
+    DoubleFree,
+    /// The address is not the start of a live block.
+    InvalidFree,
+    /// The address is misaligned for any block.
+    MisalignedFree,
+    /// A free object's link was overwritten (write after free, or an overrun).
+    CorruptedFreeList,
+    /// A sized free named a size of another class.
+    WrongSize,
+    /// A broken invariant of our own.
+    Broken(&'static str),
+}
+
+impl Fault {
+    /// The sentence printed after `flagstone: `.
+    #[must_use]
+    pub const fn sentence(self) -> &'static str {
+        match self {
+            Self::DoubleFree => "double free: this block is free already",
+            Self::InvalidFree => "invalid free: not the start of a block of this allocator",
+            Self::MisalignedFree => "invalid free: the address is misaligned for any block",
+            Self::CorruptedFreeList => {
+                "corrupted free object: something wrote to a block after freeing it"
+            }
+            Self::WrongSize => "sized free: the size given is not the block's",
+            Self::Broken(name) => name,
+        }
+    }
+}
+
+/// The world below: an operating system, a kernel, a virtual machine or a model checker.
+///
+/// # Safety
+/// 1. `reserve` returns address space nobody else uses; `commit` makes it readable and writable,
+///    and zero where it was never committed or was decommitted since.
+/// 2. `cpu_count` never changes, and `current_cpu` is always below it.
+/// 3. `pop`, `push`, `exchange` and `seize` are atomic against each other on one CPU's slots, as
+///    `percpu.rs` states them.
+/// 4. `acquire` and `release` give mutual exclusion with acquire and release ordering.
+/// 5. `fatal` does not return.
+pub unsafe trait Platform: Sized + 'static {
+    // ---- memory -------------------------------------------------------------------------
+
+    /// The system's page size.
+    fn page_size() -> PageSize;
+
+    /// Reserves address space aligned to `align` (a power of two), not yet usable.
+    fn reserve(bytes: usize, align: usize) -> Option<NonNull<u8>>;
+
+    /// Makes part of a reservation usable.
+    ///
+    /// # Errors
+    /// `OutOfMemory` when the system refuses; nothing changed then.
+    ///
+    /// # Safety
+    /// 1. The range is page-aligned and inside one live reservation.
+    unsafe fn commit(start: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory>;
+
+    /// Gives the contents back to the system. The range stays usable and reads as zero.
+    ///
+    /// # Safety
+    /// 1. The range is page-aligned, committed, and nobody uses what it held.
+    unsafe fn decommit(start: NonNull<u8>, bytes: usize);
+
+    /// Ends (part of) a reservation.
+    ///
+    /// # Safety
+    /// 1. The range is page-aligned, reserved, and nobody uses it again.
+    unsafe fn release(start: NonNull<u8>, bytes: usize);
+
+    /// Resizes a committed reservation in place or by moving pages, keeping its contents;
+    /// `None` where the world cannot, and then nothing changed.
+    ///
+    /// # Safety
+    /// 1. `start` and `old_bytes` are one whole reservation, page-aligned, committed.
+    unsafe fn remap(start: NonNull<u8>, old_bytes: usize, new_bytes: usize) -> Option<NonNull<u8>>;
+
+    /// Called by slow paths of a heap that is watched, while no lock is held: a moment to take
+    /// figures. May do nothing.
+    fn observe() {}
+
+    /// Advice that a committed range will be dense; never affects correctness.
+    fn advise_dense(_start: NonNull<u8>, _bytes: usize) {}
+
+    /// Bytes of memory this process may use in all (physical memory or a container's limit).
+    fn memory_limit() -> usize;
+
+    // ---- CPUs ---------------------------------------------------------------------------
+
+    /// Number of CPU slots: fixed, at least one.
+    fn cpu_count() -> u32;
+
+    /// The CPU slot of the caller: a hint that may be stale at once.
+    fn current_cpu() -> CpuId;
+
+    /// Number of memory nodes: fixed, at least one.
+    fn node_count() -> u8;
+
+    /// The memory node near a CPU slot.
+    fn node_of(cpu: CpuId) -> NodeId;
+
+    /// Bytes of data cache that belong to one CPU (last-level size over its sharers), for the
+    /// pageset rule of S3; zero when unknown.
+    fn cache_slice_bytes() -> usize {
+        0
+    }
+
+    // ---- per-CPU slots: see percpu.rs ---------------------------------------------------
+
+    /// Takes the top object of the sheaf in `slot` of the current CPU; `None` if it is empty.
+    ///
+    /// # Safety
+    /// 1. `area` was set up by this core and `slot` is inside it.
+    unsafe fn pop(area: CpuArea, slot: Slot) -> Option<NonNull<u8>>;
+
+    /// Puts `object` on the sheaf in `slot` of the current CPU. `false`, and nothing changed,
+    /// if the sheaf is full or `object` is its top already (a double free).
+    ///
+    /// # Safety
+    /// 1. As for [`Platform::pop`].
+    /// 2. The caller owns `object`.
+    unsafe fn push(area: CpuArea, slot: Slot, object: NonNull<u8>) -> bool;
+
+    /// [`Platform::pop`] without the question which form serves, for the hottest path.
+    ///
+    /// # Safety
+    /// 1. As for [`Platform::pop`].
+    /// 2. [`Platform::fast_slots`] was true.
+    #[inline(always)]
+    unsafe fn pop_fast(area: CpuArea, slot: Slot) -> Option<NonNull<u8>> {
+        // SAFETY: obligation 1.
+        unsafe { Self::pop(area, slot) }
+    }
+
+    /// [`Platform::push`] without the question which form serves, for the hottest path.
+    ///
+    /// # Safety
+    /// 1. As for [`Platform::push`].
+    /// 2. [`Platform::fast_slots`] was true.
+    #[inline(always)]
+    unsafe fn push_fast(area: CpuArea, slot: Slot, object: NonNull<u8>) -> bool {
+        // SAFETY: obligation 1.
+        unsafe { Self::push(area, slot, object) }
+    }
+
+    /// Puts the sheaf `new` (or none) into `slot` of the current CPU and returns what was there;
+    /// the caller owns that exclusively. It returns `new` itself, and nothing changed, where the
+    /// step cannot be done now (a signal handler on top of a locked step, an unknown CPU).
+    ///
+    /// # Safety
+    /// 1. As for [`Platform::pop`].
+    /// 2. The caller owns `new` and gives it up.
+    unsafe fn exchange(area: CpuArea, slot: Slot, new: SheafWord) -> SheafWord;
+
+    /// Takes the sheaves in `slots` out of any CPU, also one that is running. Afterwards no
+    /// operation of that CPU can still touch them; each is handed to `take`.
+    ///
+    /// # Safety
+    /// 1. As for [`Platform::pop`], for every slot of the range.
+    unsafe fn seize(
+        area: CpuArea,
+        cpu: CpuId,
+        slots: core::ops::Range<u32>,
+        take: &mut dyn FnMut(Slot, SheafWord),
+    );
+
+    /// Whether `pop` and `push` may be used at any time by this thread (false before start-up
+    /// is done and where the system has no restartable sequences: then the locked form serves).
+    fn fast_slots() -> bool {
+        true
+    }
+
+    // ---- locks: see lock.rs -------------------------------------------------------------
+
+    /// A value that is the same for one thread of execution and different for two; never zero.
+    fn token() -> u64;
+
+    /// Waits in round `round` (from 0) for a lock that another holds.
+    fn pause(round: u32);
+
+    /// Takes `lock`, waiting as long as needed.
+    ///
+    /// # Errors
+    /// `Reentered` if the caller holds it already (a signal handler on top of the holder).
+    #[inline]
+    fn acquire(lock: &RawLock) -> Result<(), Reentered> {
+        lock.acquire_spinning::<Self>()
+    }
+
+    /// Takes `lock` if it is free.
+    #[inline]
+    fn try_acquire(lock: &RawLock) -> bool {
+        lock.try_acquire_now::<Self>()
+    }
+
+    /// Gives `lock` back.
+    #[inline]
+    fn release_lock(lock: &RawLock) {
+        lock.release_now();
+    }
+
+    // ---- the seam that carries time -----------------------------------------------------
+
+    /// The caller is about to access a line other CPUs may hold. `line` says which kind,
+    /// `address` which one. Nothing on real hardware.
+    #[inline(always)]
+    fn touch(_line: Line, _address: *const u8, _access: Access) {}
+
+    /// The caller does private work. Nothing on real hardware.
+    #[inline(always)]
+    fn work(_work: Work) {}
+
+    // ---- time, chance, reports ----------------------------------------------------------
+
+    /// Monotonic nanoseconds; coarse is fine (milliseconds).
+    fn now() -> u64;
+
+    /// Entropy, read once at start-up.
+    fn seed() -> u64;
+
+    /// Reports a fault in one line and ends the program without unwinding or allocating.
+    fn fatal(fault: Fault, address: *const u8) -> !;
+
+    /// Reports one line without allocating.
+    fn warn(line: &str);
+}

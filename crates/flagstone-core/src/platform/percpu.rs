@@ -1,0 +1,342 @@
+//! Per-CPU slots: where each CPU keeps its sheaves.
+//!
+//! ```text
+//!   area.base ─► [ zeros: the absent sheaf (len 0, capacity 0) | ... to CPU_STRIDE ]
+//!                [ cpu 0:  main of cache 0, 1, .. 255 | spare of cache 0, 1, .. 255 ]
+//!                [ cpu 1:  ...                                                      ]
+//!
+//!   a slot holds a SheafWord: the distance from area.base to a sheaf
+//!   sheaf  ─► { len u32, capacity u32, link u64 } slots[0] .. slots[capacity-1]
+//! ```
+//!
+//! A word of zero is the absent sheaf, which is empty and full at once; so zeroed memory is a
+//! valid area, an untouched CPU costs no memory, and the fast path needs no check for it.
+//!
+//! Four steps exist on a slot, each atomic against the others on the same CPU's slots:
+//! - `pop`       the word's sheaf: len > 0  →  take `slots[len-1]`, store len - 1
+//! - `push`      the word's sheaf: len < capacity and top ≠ object  →  store object, store len + 1
+//! - `exchange`  store another word, return the old one: its sheaf is now the caller's
+//! - `seize`     exchange with zero on another CPU, after which nothing there is under way
+//!
+//! Everything else about sheaves is plain code on a sheaf that the caller owns (slab/sheaf.rs).
+//!
+//! Invariants
+//! - `slot.one-home`: a sheaf is in at most one slot, in a barn, or owned by one caller.
+//! - `slot.len-bounded`: `len <= capacity`.
+
+use super::{LockKind, Platform, RawLock};
+use crate::base::CpuId;
+use crate::sync::Ordering;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU32, AtomicUsize};
+
+/// Caches an area has slots for. Why 256: two words per cache and CPU then fill one 4 KiB page,
+/// so that a CPU's slots are found by a shift.
+pub const MAX_CACHES: usize = 256;
+
+/// Bytes between one CPU's slots and the next one's.
+pub const CPU_STRIDE: usize = 4096;
+const _: () = assert!(
+    MAX_CACHES * 2 * 8 == CPU_STRIDE,
+    "main and spare of every cache"
+);
+
+/// CPUs by which an area grows: one word of an operating system's CPU mask.
+pub const INDEX_ROUNDING: u32 = 64;
+
+/// Bytes before the first object pointer of a sheaf.
+pub const SHEAF_HEADER_BYTES: usize = size_of::<SheafHeader>();
+const _: () = assert!(
+    SHEAF_HEADER_BYTES == 16,
+    "the restartable sequences know this layout"
+);
+
+/// The head of a sheaf in memory; `capacity` object pointers follow.
+#[repr(C)]
+#[derive(Debug)]
+pub struct SheafHeader {
+    /// Objects held: slots below this are filled.
+    pub len: AtomicU32,
+    /// Slots that exist.
+    pub capacity: AtomicU32,
+    /// The next sheaf in a barn's list (its owner's to use; never equal to an object's address).
+    pub link: AtomicUsize,
+}
+
+/// A sheaf as a slot stores it: the wrapping distance from the area's base; zero is absent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(transparent)]
+pub struct SheafWord(pub usize);
+
+impl SheafWord {
+    /// No sheaf.
+    pub const ABSENT: Self = Self(0);
+
+    /// Whether there is a sheaf.
+    #[inline]
+    #[must_use]
+    pub const fn is_absent(self) -> bool {
+        self.0 == 0
+    }
+}
+
+/// Index of a slot inside one CPU's block: `main` of a cache, or its `spare`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(transparent)]
+pub struct Slot(u32);
+
+impl Slot {
+    /// The slot of the sheaf in use.
+    #[inline]
+    #[must_use]
+    pub const fn main(cache: usize) -> Self {
+        debug_assert!(cache < MAX_CACHES);
+        Self(cache as u32)
+    }
+
+    /// The slot of the sheaf in reserve.
+    #[inline]
+    #[must_use]
+    pub const fn spare(cache: usize) -> Self {
+        debug_assert!(cache < MAX_CACHES);
+        Self((MAX_CACHES + cache) as u32)
+    }
+
+    /// A slot by number, for walks over all of them.
+    #[inline]
+    #[must_use]
+    pub const fn from_index(index: u32) -> Self {
+        debug_assert!((index as usize) < 2 * MAX_CACHES);
+        Self(index)
+    }
+
+    /// The slot's number inside its CPU's block.
+    #[inline]
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// The memory of all CPUs' slots.
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+pub struct CpuArea {
+    base: NonNull<u8>,
+}
+
+// SAFETY: an address; every use goes through the platform's slot steps.
+unsafe impl Send for CpuArea {}
+// SAFETY: as above.
+unsafe impl Sync for CpuArea {}
+
+impl CpuArea {
+    /// Bytes an area for `cpus` CPUs takes, the absent sheaf included.
+    ///
+    /// Rounded up to [`INDEX_ROUNDING`] CPUs, so that a CPU number which was not expected reads
+    /// absent sheaves instead of foreign memory. What is never used costs address space only.
+    #[must_use]
+    pub const fn bytes_for(cpus: u32) -> usize {
+        (cpus.next_multiple_of(INDEX_ROUNDING) as usize + 1) * CPU_STRIDE
+    }
+
+    /// An area over zeroed memory.
+    ///
+    /// # Safety
+    /// 1. `base` starts [`CpuArea::bytes_for`] zeroed bytes, aligned to a page, nobody else's.
+    #[must_use]
+    pub const unsafe fn new(base: NonNull<u8>) -> Self {
+        Self { base }
+    }
+
+    /// Where the area starts: the address that sheaf words count from.
+    #[inline]
+    #[must_use]
+    pub const fn base(self) -> NonNull<u8> {
+        self.base
+    }
+
+    /// The word in which a slot keeps its sheaf.
+    ///
+    /// # Safety
+    /// 1. `cpu` is below the platform's CPU count.
+    #[inline]
+    #[must_use]
+    pub unsafe fn word<'a>(self, cpu: CpuId, slot: Slot) -> &'a AtomicUsize {
+        let offset = (cpu.index() + 1) * CPU_STRIDE + slot.index() * size_of::<usize>();
+        // SAFETY: obligation 1 and the range of `Slot` keep the offset inside the area, which
+        // lives as long as the heap and holds only atomics.
+        unsafe { self.base.byte_add(offset).cast::<AtomicUsize>().as_ref() }
+    }
+
+    /// The sheaf a word names (the absent one for zero).
+    #[inline]
+    #[must_use]
+    pub fn sheaf(self, word: SheafWord) -> NonNull<SheafHeader> {
+        let address = self.base.as_ptr().wrapping_byte_add(word.0).cast();
+        // SAFETY: words are distances between two non-null addresses (`word_of`).
+        unsafe { NonNull::new_unchecked(address) }
+    }
+
+    /// The word that names `sheaf`.
+    #[inline]
+    #[must_use]
+    pub fn word_of(self, sheaf: NonNull<SheafHeader>) -> SheafWord {
+        SheafWord((sheaf.as_ptr() as usize).wrapping_sub(self.base.as_ptr() as usize))
+    }
+}
+
+/// The reference implementation of the slot steps: one lock per CPU.
+///
+/// It serves model checkers, interpreters without assembly, kernels without restartable
+/// sequences, and is what the assembly is tested against. The locks live in the reserved part
+/// of the area's first page, so they are there as soon as the area is.
+#[derive(Clone, Copy, Debug)]
+pub struct LockedSlots<'a> {
+    locks: &'a [RawLock],
+    area: CpuArea,
+}
+
+impl<'a> LockedSlots<'a> {
+    /// The steps over `area`, serialised by one lock for each CPU (`locks[cpu]`).
+    #[must_use]
+    pub fn new(area: CpuArea, locks: &'a [RawLock]) -> Self {
+        debug_assert!(locks.iter().all(|l| l.kind() == LockKind::Local));
+        Self { locks, area }
+    }
+
+    fn on<P: Platform, T>(
+        &self,
+        cpu: CpuId,
+        step: impl FnOnce() -> T,
+    ) -> Result<T, super::Reentered> {
+        let lock = &self.locks[cpu.index()];
+        P::acquire(lock)?;
+        let out = step();
+        P::release_lock(lock);
+        Ok(out)
+    }
+
+    /// [`Platform::pop`] on `cpu`; `None` also when a signal handler interrupted the CPU's step.
+    ///
+    /// # Safety
+    /// 1. As for [`Platform::pop`]; `cpu` is below the CPU count.
+    pub unsafe fn pop<P: Platform>(&self, cpu: CpuId, slot: Slot) -> Option<NonNull<u8>> {
+        self.on::<P, _>(cpu, || {
+            // SAFETY: obligation 1; the CPU's lock is held.
+            unsafe { pop_owned(self.area, cpu, slot) }
+        })
+        .ok()
+        .flatten()
+    }
+
+    /// [`Platform::push`] on `cpu`; `false` also when a signal handler interrupted the CPU's step.
+    ///
+    /// # Safety
+    /// 1. As for [`Platform::push`]; `cpu` is below the CPU count.
+    pub unsafe fn push<P: Platform>(&self, cpu: CpuId, slot: Slot, object: NonNull<u8>) -> bool {
+        self.on::<P, _>(cpu, || {
+            // SAFETY: obligation 1; the CPU's lock is held.
+            unsafe { push_owned(self.area, cpu, slot, object) }
+        })
+        .unwrap_or(false)
+    }
+
+    /// [`Platform::exchange`] on `cpu`; hands `new` back when a signal handler interrupted the
+    /// CPU's step.
+    ///
+    /// # Safety
+    /// 1. As for [`Platform::exchange`]; `cpu` is below the CPU count.
+    pub unsafe fn exchange<P: Platform>(
+        &self,
+        cpu: CpuId,
+        slot: Slot,
+        new: SheafWord,
+    ) -> SheafWord {
+        self.on::<P, _>(cpu, || {
+            // SAFETY: obligation 1; the CPU's lock is held.
+            unsafe { exchange_owned(self.area, cpu, slot, new) }
+        })
+        .unwrap_or(new)
+    }
+}
+
+/// `pop` by a caller that nothing can interrupt on this CPU's slots.
+///
+/// # Safety
+/// 1. As for [`Platform::pop`]; `cpu` is below the CPU count.
+/// 2. No other step on this CPU's slots runs at the same time.
+#[inline]
+pub unsafe fn pop_owned(area: CpuArea, cpu: CpuId, slot: Slot) -> Option<NonNull<u8>> {
+    // SAFETY: obligation 1.
+    let word = unsafe { area.word(cpu, slot) }.load(Ordering::Relaxed);
+    let sheaf = area.sheaf(SheafWord(word));
+    // SAFETY: `slot.one-home`: the word names a live sheaf, ours by obligation 2.
+    let len = unsafe { sheaf.as_ref() }.len.load(Ordering::Relaxed);
+    if len == 0 {
+        return None;
+    }
+    // SAFETY: `slot.len-bounded`: slot `len - 1` exists and is filled.
+    let object = unsafe { slot_of(sheaf, len - 1).read() };
+    // SAFETY: as for `len` above.
+    unsafe { sheaf.as_ref() }
+        .len
+        .store(len - 1, Ordering::Relaxed);
+    NonNull::new(object)
+}
+
+/// `push` by a caller that nothing can interrupt on this CPU's slots.
+///
+/// # Safety
+/// 1. As for [`Platform::push`]; `cpu` is below the CPU count.
+/// 2. No other step on this CPU's slots runs at the same time.
+#[inline]
+pub unsafe fn push_owned(area: CpuArea, cpu: CpuId, slot: Slot, object: NonNull<u8>) -> bool {
+    // SAFETY: obligation 1.
+    let word = unsafe { area.word(cpu, slot) }.load(Ordering::Relaxed);
+    let sheaf = area.sheaf(SheafWord(word));
+    // SAFETY: `slot.one-home`: the word names a live sheaf, ours by obligation 2.
+    let header = unsafe { sheaf.as_ref() };
+    let len = header.len.load(Ordering::Relaxed);
+    if len >= header.capacity.load(Ordering::Relaxed) {
+        return false;
+    }
+    // SAFETY: slot `len - 1` is filled, or `len` is zero and this reads `link`, which is no
+    // object's address.
+    let top = unsafe { slot_of(sheaf, len).sub(1).read() };
+    if top == object.as_ptr() {
+        return false;
+    }
+    // SAFETY: `len < capacity`, so slot `len` exists.
+    unsafe { slot_of(sheaf, len).write(object.as_ptr()) };
+    header.len.store(len + 1, Ordering::Relaxed);
+    true
+}
+
+/// `exchange` by a caller that nothing can interrupt on this CPU's slots.
+///
+/// # Safety
+/// 1. As for [`Platform::exchange`]; `cpu` is below the CPU count.
+/// 2. No other step on this CPU's slots runs at the same time.
+#[inline]
+pub unsafe fn exchange_owned(area: CpuArea, cpu: CpuId, slot: Slot, new: SheafWord) -> SheafWord {
+    // SAFETY: obligation 1.
+    let word = unsafe { area.word(cpu, slot) };
+    SheafWord(word.swap(new.0, Ordering::AcqRel))
+}
+
+/// The address of a sheaf's slot `index`.
+///
+/// # Safety
+/// 1. `sheaf` is followed by at least `index` slots.
+#[inline]
+unsafe fn slot_of(sheaf: NonNull<SheafHeader>, index: u32) -> *mut *mut u8 {
+    // SAFETY: obligation 1.
+    unsafe {
+        sheaf
+            .as_ptr()
+            .byte_add(SHEAF_HEADER_BYTES)
+            .cast::<*mut u8>()
+            .add(index as usize)
+    }
+}
