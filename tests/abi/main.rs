@@ -50,6 +50,11 @@ fn a_refused_new_calls_the_handler_and_throws() {
 }
 
 #[test]
+fn a_handler_that_throws_passes_through_new_and_is_swallowed_by_nothrow() {
+    holds("abi/new_handler_throws.cpp");
+}
+
+#[test]
 fn the_whole_surface_comes_from_the_library() {
     if !is_flagstone() {
         other_library();
