@@ -12,7 +12,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 const NOT_A_BLOCK: &str = "not the start of a block of this allocator";
 const DOUBLE: &[&str] = &["double free"];
 const NOT_OURS: &[&str] = &[NOT_A_BLOCK];
-const INSIDE: &[&str] = &[NOT_A_BLOCK, "interior"];
+const INSIDE: &[&str] = &[NOT_A_BLOCK, "the address is misaligned for any block"];
 /// The block itself may be gone by the second free, and with it the memory of the first.
 const GONE: &[&str] = &[NOT_A_BLOCK, "double free"];
 const SIZE: &[&str] = &["size"];

@@ -56,6 +56,7 @@ fn a_static_program_is_refused_because_nothing_can_be_preloaded_into_it() {
         return;
     };
     refused(&finished, 2);
+    assert!(finished.stderr.contains("static"), "{finished:?}");
 }
 
 #[test]
@@ -68,4 +69,8 @@ fn a_setuid_program_is_refused_because_the_loader_would_ignore_the_preload() {
         return;
     };
     refused(&finished, 2);
+    assert!(
+        finished.stderr.contains("set-user") || finished.stderr.contains("setuid"),
+        "{finished:?}"
+    );
 }
