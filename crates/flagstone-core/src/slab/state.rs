@@ -1,8 +1,8 @@
 //! A slab's state: one word, changed by compare-and-swap.
 //!
 //! ```text
-//!   bit 63         48 47      32 31          16 15           0
-//!      [ 0 | frozen ] [ objects ] [   inuse    ] [  freelist  ]
+//!   bit 63    50        49       48 47     32 31      16 15        0
+//!      [ 0 | contended | frozen ] [ objects ] [  inuse ] [ freelist ]
 //! ```
 //!
 //! `freelist` is the index of the first free object that was freed before, or [`NO_OBJECT`].
@@ -14,7 +14,7 @@
 //! | full     | == objects   | no           | the free that makes it partial puts it on the list |
 //! | partial  | 0 < · < objects | yes       | frees push by compare-and-swap; takers unlink first |
 //! | isolated | < objects    | no           | whoever unlinked it; frees still push       |
-//! | frozen   | any          | no           | the CPU whose slab it is; frees still push  |
+//! | frozen   | any          | no           | the CPU whose slab it is; frees still push. A CPU's own slab counts what lies on its private chain as `inuse` |
 //! | empty    | 0            | yes, at most `min_partial` of them | as partial            |
 //!
 //! Invariants
@@ -66,6 +66,20 @@ impl SlabState {
     #[must_use]
     pub const fn frozen(self) -> bool {
         self.0 >> 48 & 1 != 0
+    }
+
+    /// Whether frees met each other here lately (kept only under `Remedies::avoid_contended`).
+    #[inline]
+    #[must_use]
+    pub const fn contended(self) -> bool {
+        self.0 >> 49 & 1 != 0
+    }
+
+    /// The same slab, contended or not.
+    #[inline]
+    #[must_use]
+    pub const fn with_contended(self, contended: bool) -> Self {
+        Self(self.0 & !(1 << 49) | (contended as u64) << 49)
     }
 
     /// Whether nothing is free.
