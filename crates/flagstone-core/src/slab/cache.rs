@@ -110,7 +110,8 @@ pub struct Cache {
     /// Bytes asked for in the sampled allocations, and how many those were.
     pub(crate) sampled_bytes: AtomicU64,
     pub(crate) samples: AtomicU64,
-    /// Objects handed out to sheaves and callers minus those that came back.
+    /// Objects taken out of slabs (by sheaves or callers) minus those put back. The other
+    /// engines do not count: their slabs' states say it.
     pub(crate) out: AtomicU64,
 }
 
@@ -212,6 +213,14 @@ impl Cache {
     #[inline]
     pub(crate) fn is_surplus(&self, nr_partial: u32) -> bool {
         self.parts.is_surplus(nr_partial, self.min_partial())
+    }
+
+    /// Counts objects on their way back into slabs.
+    #[inline]
+    pub(crate) fn count_back(&self, objects: u32) {
+        if self.engine() == Engine::Sheaf {
+            self.out.fetch_sub(u64::from(objects), Relaxed);
+        }
     }
 
     /// The engine that serves this cache.
