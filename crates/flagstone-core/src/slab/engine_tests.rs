@@ -13,10 +13,10 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::vec::Vec;
 
-type TestSlabs = Slabs<Testing>;
+pub type TestSlabs = Slabs<Testing>;
 
 /// Policies that together reach every engine and every version of its rules.
-const POLICIES: &[&str] = &[
+pub const POLICIES: &[&str] = &[
     "linux-2.6.24",
     "linux-2.6.24+dynamic-min-partial",
     "linux-2.6.24+defer-contended-free+avoid-contended-slab",
@@ -31,12 +31,12 @@ const POLICIES: &[&str] = &[
     "flagstone",
 ];
 
-fn built(name: &str, setup: Setup) -> (Arc<World>, Box<TestSlabs>) {
+pub fn built(name: &str, setup: Setup) -> (Arc<World>, Box<TestSlabs>) {
     let policy = Policy::parse(name).expect("a known policy");
     built_with(&policy, setup)
 }
 
-fn built_with(policy: &Policy, setup: Setup) -> (Arc<World>, Box<TestSlabs>) {
+pub fn built_with(policy: &Policy, setup: Setup) -> (Arc<World>, Box<TestSlabs>) {
     let world = World::enter_new(setup);
     let config = PageConfig {
         span_bytes: 64 << 20,
@@ -56,14 +56,14 @@ fn built_with(policy: &Policy, setup: Setup) -> (Arc<World>, Box<TestSlabs>) {
     (world, unsafe { place.assume_init() })
 }
 
-fn cpus(count: u32) -> Setup {
+pub fn cpus(count: u32) -> Setup {
     Setup {
         cpus: count,
         ..Setup::default()
     }
 }
 
-fn cache_of(slabs: &TestSlabs, size: usize) -> CacheId {
+pub fn cache_of(slabs: &TestSlabs, size: usize) -> CacheId {
     let mut request = CacheRequest::new("objects", size);
     request.kmalloc = true;
     slabs.create_cache(&request).expect("a cache")
@@ -159,13 +159,13 @@ fn random_program(name: &str, setup: Setup, sizes: &[usize], steps: u32, seed: u
     assert_eq!(slabs.lost.load(crate::sync::Ordering::Relaxed), 0);
 }
 
-fn check(slabs: &TestSlabs, context: &str) {
+pub fn check(slabs: &TestSlabs, context: &str) {
     if let Err(broken) = verify::check_slabs(slabs) {
         panic!("{context}: {broken}");
     }
 }
 
-fn live(slabs: &TestSlabs, cache: &Cache) -> usize {
+pub fn live(slabs: &TestSlabs, cache: &Cache) -> usize {
     verify::live_objects(slabs, cache).expect("sound structures") as usize
 }
 

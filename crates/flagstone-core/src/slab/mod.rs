@@ -56,3 +56,5 @@ pub use view::{CpuSlabView, SlabView};
 
 #[cfg(all(test, not(loom)))]
 mod engine_tests;
+#[cfg(all(test, not(loom)))]
+mod engine_vectors;
