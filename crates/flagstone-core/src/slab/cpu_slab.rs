@@ -25,7 +25,8 @@
 //! - `cpu.slab-frozen`: a CPU's slab is frozen, on no list, and all its objects count as in use
 //!   but those on its own chain.
 //! - `cpu.private-chained`: the private chain holds objects of the CPU's slab only.
-//! - `cpu.partial-counted`: the count of slabs on a CPU's partial list is its length.
+//! - `cpu.partial-counted`: the counts of slabs and of objects on a CPU's partial list are its
+//!   length and the sum of what each slab brought.
 
 use super::cache::Cache;
 use super::chain::Links;

@@ -482,11 +482,8 @@ impl<P: Platform> Slab<'_, P> {
             self.touch(Access::Read);
             let state = self.state();
             let first = state.freelist();
-            let after = state
-                .with(NO_OBJECT, state.objects())
-                .with_frozen(first != NO_OBJECT);
             self.touch(Access::Atomic);
-            if self.swap_state(state, after) {
+            if self.swap_state(state, state.taken_whole()) {
                 return (first != NO_OBJECT).then_some(first);
             }
         }

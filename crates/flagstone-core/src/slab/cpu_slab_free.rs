@@ -20,7 +20,7 @@ use super::node::{End, PartialList};
 use super::sheaf::OwnSheaf;
 use super::slab::{Chain, Slab};
 use super::slabs::Slabs;
-use super::state::{NO_OBJECT, SlabState};
+use super::state::{NO_OBJECT, SlabState, Turn};
 use crate::base::Pfn;
 use crate::platform::{Access, Fault, Guard, Line, Platform, Work};
 use crate::sync::Ordering::Relaxed;
@@ -82,32 +82,26 @@ impl<P: Platform> Slabs<P> {
     ) -> Result<(), Contended> {
         let cache = slab.cache;
         let parts = &cache.parts;
+        let lists = parts.cpu_lists();
         let mut met = false;
         loop {
             slab.touch(Access::Read);
             let before = slab.state();
-            let Some(inuse) = before.inuse().checked_sub(chain.count) else {
+            let Some((mut after, turn)) = before.freed(chain.first, chain.count, lists) else {
                 P::fatal(Fault::DoubleFree, slab.links.object(chain.first).as_ptr())
             };
             slab.links.relink(chain.last, before.freelist());
-            let mut after = before.with(chain.first, inuse);
             if met && parts.remedies.avoid_contended {
                 after = after.with_contended(true);
             }
-            let was_full = before.freelist() == NO_OBJECT;
-            let turns = (inuse == 0 || was_full) && !before.frozen();
-            let to_cpu_list = turns && was_full && parts.partial.exists();
-            if to_cpu_list && parts.freezes_partial {
-                after = after.with_frozen(true);
-            }
-            let done = if turns && !to_cpu_list {
+            let done = if turn == Turn::NodeList {
                 self.put_with_node_list(slab, before, after)
             } else {
                 slab.touch(Access::Atomic);
                 slab.swap_state(before, after)
             };
             if done {
-                if to_cpu_list {
+                if turn == Turn::CpuList {
                     self.put_partial(slab, after.free());
                 }
                 return Ok(());

@@ -18,6 +18,7 @@ use super::cpu_slab_free::Patience;
 use super::geometry::Geometry;
 use super::slab::{Chain, Slab};
 use super::slabs::Slabs;
+use super::state::CpuLists;
 use crate::base::{CpuId, NodeId, PageSize};
 use crate::platform::{Platform, RawLock};
 use crate::policy::slab2007::Queues;
@@ -45,12 +46,6 @@ impl PartialLimit {
             (CpuPartialRule::Objects2011, Some(limit)) => Self::Objects(limit.objects),
             (CpuPartialRule::Slabs2021, Some(limit)) => Self::Slabs(limit.slabs),
         }
-    }
-
-    /// Whether the cache keeps such lists at all.
-    #[inline]
-    pub fn exists(self) -> bool {
-        self != Self::None
     }
 
     /// Whether a free that adds a slab drains what is on the list first.
@@ -207,6 +202,16 @@ impl EngineParts {
     pub fn cpus(&self) -> impl Iterator<Item = CpuId> + use<> {
         let count = if self.stride == 0 { 0 } else { self.cpus };
         (0..count).map(CpuId)
+    }
+
+    /// Whether CPUs keep lists of partial slabs, and how.
+    #[inline]
+    pub fn cpu_lists(&self) -> CpuLists {
+        match (self.partial, self.freezes_partial) {
+            (PartialLimit::None, _) => CpuLists::None,
+            (_, true) => CpuLists::Frozen,
+            (_, false) => CpuLists::Loose,
+        }
     }
 
     /// Whether a node with `nr_partial` slabs on its list gives an empty one back.

@@ -174,7 +174,7 @@ fn random_programs_lose_nothing_and_overlap_nothing_under_any_engine() {
     for name in POLICIES {
         for seed in 1..4 {
             let setup = cpus(1 + seed as u32);
-            random_program(name, setup, &[8, 64, 256, 700, 4096], 20_000, seed);
+            random_program(name, setup, &[8, 64, 256, 700, 4096], 10_000, seed);
         }
     }
 }
@@ -194,4 +194,65 @@ fn random_programs_on_two_memory_nodes_and_on_64k_pages() {
         };
         random_program(name, large, &[32, 256, 8192], 6_000, 99);
     }
+}
+
+/// What a step of a tiny program does: on which CPU, and to the oldest or the newest object.
+const STEPS: &[(u32, Option<bool>)] = &[
+    (0, None),
+    (1, None),
+    (0, Some(true)),
+    (1, Some(true)),
+    (1, Some(false)),
+];
+
+#[test]
+fn every_program_of_six_steps_over_slabs_of_two_objects_leaves_sound_structures() {
+    for name in POLICIES {
+        let mut policy = Policy::parse(name).expect("known");
+        policy.set("slab_max_order", "0").expect("accepted");
+        policy.set("min_partial", "1").expect("accepted");
+        let (world, slabs) = built_with(&policy, cpus(2));
+        let cache = slabs.cache(cache_of(&slabs, 1600));
+        for number in 0..(STEPS.len() as u32).pow(6) {
+            tiny_program(&world, &slabs, cache, number, name);
+        }
+    }
+}
+
+fn tiny_program(world: &World, slabs: &TestSlabs, cache: &Cache, number: u32, name: &str) {
+    let mut live: Vec<NonNull<u8>> = Vec::new();
+    let mut code = number;
+    for _ in 0..6 {
+        let (cpu, free) = STEPS[code as usize % STEPS.len()];
+        code /= STEPS.len() as u32;
+        world.run_on(CpuId(cpu));
+        match free {
+            None => {
+                let object = slabs.alloc(cache).expect("memory");
+                assert!(!live.contains(&object), "{name}, program {number}");
+                live.push(object);
+            }
+            Some(oldest) if !live.is_empty() => {
+                let at = if oldest { 0 } else { live.len() - 1 };
+                // SAFETY: live, and given up.
+                unsafe { slabs.free(cache, live.remove(at)) };
+            }
+            Some(_) => {}
+        }
+    }
+    if let Err(broken) = verify::check_cache(slabs, cache) {
+        panic!("{name}, program {number}: {broken}");
+    }
+    let held = verify::live_objects(slabs, cache);
+    assert_eq!(held, Ok(live.len() as u64), "{name}, program {number}");
+    for object in live {
+        // SAFETY: live, and given up.
+        unsafe { slabs.free(cache, object) };
+    }
+    slabs.shrink_cache(cache);
+    assert_eq!(
+        slabs.slab_heads(cache).count(),
+        0,
+        "{name}, program {number}"
+    );
 }

@@ -58,3 +58,5 @@ pub use view::{CpuSlabView, SlabView};
 mod engine_tests;
 #[cfg(all(test, not(loom)))]
 mod engine_vectors;
+#[cfg(all(test, loom))]
+mod state_loom;

@@ -46,6 +46,8 @@ pub struct CpuSlabView {
     pub partial: Pfn,
     /// Slabs counted on that list.
     pub partial_slabs: u32,
+    /// Objects counted on that list: each slab's descriptor says its part in `prev`.
+    pub partial_objects: u32,
 }
 
 impl<P: Platform> Slabs<P> {
@@ -107,6 +109,7 @@ impl<P: Platform> Slabs<P> {
                     freelist: there.freelist(),
                     partial: there.partial(),
                     partial_slabs: there.partial_slabs(),
+                    partial_objects: there.partial_objects(),
                 }
             }
             Engine::Sheaf | Engine::Slab2007 => CpuSlabView {
@@ -114,6 +117,7 @@ impl<P: Platform> Slabs<P> {
                 freelist: NO_OBJECT,
                 partial: Pfn::NONE,
                 partial_slabs: 0,
+                partial_objects: 0,
             },
         }
     }

@@ -269,9 +269,10 @@ fn check_cpu_slabs<P: Platform>(
             holds(cache, Pfn::NONE, "cpu.private-chained", none)?;
         }
         let mut pfn = held.partial;
-        let mut length = 0;
+        let (mut length, mut objects) = (0, 0);
         while pfn.is_some() {
             let state = state_of(slabs, pfn);
+            objects += u64::from(slabs.pages().descriptor(pfn).prev.load(Relaxed));
             let freezes = slabs.freezes_partial(cache);
             let fits = state.frozen() == freezes && state.freelist() != NO_OBJECT;
             holds(cache, pfn, "cpu.partial-counted", fits)?;
@@ -280,6 +281,8 @@ fn check_cpu_slabs<P: Platform>(
         }
         let counted = u64::from(held.partial_slabs);
         same(cache, Pfn::NONE, "cpu.partial-counted", counted, length)?;
+        let counted = u64::from(held.partial_objects);
+        same(cache, Pfn::NONE, "cpu.partial-counted", counted, objects)?;
         partial += length;
     }
     let (frozen_due, isolated_due) = if slabs.freezes_partial(cache) {
