@@ -17,11 +17,13 @@
 //! statics and no assembly.
 #![no_std]
 
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 extern crate std;
 
 pub mod base;
+pub mod heap;
 pub mod page;
 pub mod platform;
 pub mod policy;
+pub mod slab;
 pub mod sync;

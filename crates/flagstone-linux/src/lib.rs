@@ -1,1 +1,40 @@
-//! x
+//! The Linux world: what flagstone's core asks of a platform, answered by Linux.
+//!
+//! ```text
+//!   world      impl Platform for Linux: one line per answer
+//!   ├ memory      reserve · commit · decommit · release · remap
+//!   ├ limits      memory.max, RLIMIT_AS, overcommit: how much to reserve and to keep
+//!   ├ cpus        how many slots, which nodes, how much cache
+//!   ├ slots       per-CPU slots: rseq/ where the C library registered an area, locked.rs elsewhere
+//!   ├ membarrier  the fence that aborts critical sections on other CPUs
+//!   ├ thread      token and waiting
+//!   ├ clock · entropy · report · fork
+//!   └ sys · text  system calls without errno, files read on the stack
+//! ```
+//!
+//! Nothing here allocates, touches `errno` or needs thread-local storage of its own; all of it
+//! may run inside a signal handler and before the first constructor.
+//!
+//! [`init`] is called once, by the face, before the heap is built.
+#![no_std]
+
+#[cfg(test)]
+extern crate std;
+
+mod clock;
+pub mod cpus;
+mod entropy;
+pub mod fork;
+pub mod limits;
+pub mod membarrier;
+mod memory;
+mod report;
+mod rseq;
+pub mod slots;
+mod sys;
+mod text;
+mod thread;
+mod world;
+
+pub use report::write_line;
+pub use world::{Linux, init};

@@ -17,9 +17,13 @@
 //! | `Unused` | nobody, beyond the zone's frontier | none                                  |
 //! | `Buddy` | its zone's free areas           | order, flags, next, prev                   |
 //! | `Pageset` | a per-CPU pageset             | order, next, prev                          |
+//! | `Parked` | its zone, for a moment         | spare (pages), next                        |
 //! | `Slab` | a cache                          | all of them (head page only)               |
 //! | `Run`  | a large block, or a caller       | pages (head page only)                     |
 //! | `Tail` | the block's head page            | pages: distance back to the head           |
+//!
+//! Inner pages of free blocks are `Tail` or `Unused` with stale contents: a tail belongs to the
+//! head it names only if that head is a slab or run and long enough to reach it.
 //!
 //! Invariants
 //! - `page.one-owner`: a page is in exactly one of the states above.
@@ -46,8 +50,11 @@ pub enum PageKind {
     Slab = 3,
     /// Head of a run handed out whole: a large block or the allocator's own data.
     Run = 4,
-    /// Any other page of a slab or run.
+    /// Any other page of a block.
     Tail = 5,
+    /// Head of a block between two owners: its memory is being given back, or it was freed by a
+    /// signal handler on top of the zone lock's holder and waits for the next holder.
+    Parked = 6,
 }
 
 /// Bits of [`Descriptor::flags`].
@@ -72,7 +79,8 @@ pub struct Descriptor {
     pub next: AtomicU32,
     /// Previous page of the list this page is on.
     pub prev: AtomicU32,
-    /// Heads of runs: length in pages. Tails: pages back to the head.
+    /// Heads: pages whose tails name this head, which is the length of slabs and runs. Tails:
+    /// pages back to the head.
     pub pages: AtomicU32,
     /// Slabs: the cache.
     pub cache: AtomicU16,
@@ -113,6 +121,7 @@ impl Descriptor {
             3 => PageKind::Slab,
             4 => PageKind::Run,
             5 => PageKind::Tail,
+            6 => PageKind::Parked,
             _ => PageKind::Unused,
         }
     }

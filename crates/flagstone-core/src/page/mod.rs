@@ -1,3 +1,31 @@
 //! Layer 2: pages.
+//!
+//! ```text
+//!   allocator   PageAllocator: blocks and runs, addresses, upkeep
+//!     ├ zone    one per memory node: lock, frontier, watermarks
+//!     │   ├ buddy     free areas: split and merge
+//!     │   ├ keep      how much free memory stays resident
+//!     │   └ release   giving the rest back to the system
+//!     └ memmap  descriptors, page map, resident bits, all in one reservation
+//! ```
+
+pub mod allocator;
+mod buddy;
+mod config;
 pub mod descriptor;
+mod keep;
+mod list;
+mod memmap;
+mod release;
+mod resident;
+mod snapshot;
+mod zone;
+
+pub use allocator::PageAllocator;
+pub use buddy::ORDERS;
+pub use config::{PageConfig, Retention};
 pub use descriptor::{Descriptor, LINKS_PER_PAGE, PageKind, flag};
+pub use list::PageList;
+pub use memmap::Memmap;
+pub use snapshot::{PageSnapshot, ZoneSnapshot};
+pub use zone::{Block, ZoneCounters};

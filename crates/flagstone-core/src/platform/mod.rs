@@ -19,11 +19,14 @@
 mod cost;
 mod lock;
 pub mod percpu;
+#[cfg(all(not(loom), any(test, feature = "testing")))]
+pub mod testing;
 
 pub use cost::{Access, Line, Work};
 pub use lock::{Guard, Lock, LockKind, RawLock, Reentered};
 pub use percpu::{
-    CPU_STRIDE, CpuArea, LockedSlots, MAX_CACHES, SHEAF_HEADER_BYTES, SheafHeader, SheafWord, Slot,
+    CPU_STRIDE, CpuArea, INDEX_ROUNDING, LockedSlots, MAX_CACHES, SHEAF_HEADER_BYTES, SheafHeader,
+    SheafWord, Slot,
 };
 
 use crate::base::{CpuId, NodeId, PageSize};
@@ -156,8 +159,31 @@ pub unsafe trait Platform: Sized + 'static {
     /// 2. The caller owns `object`.
     unsafe fn push(area: CpuArea, slot: Slot, object: NonNull<u8>) -> bool;
 
+    /// [`Platform::pop`] without the question which form serves, for the hottest path.
+    ///
+    /// # Safety
+    /// 1. As for [`Platform::pop`].
+    /// 2. [`Platform::fast_slots`] was true.
+    #[inline(always)]
+    unsafe fn pop_fast(area: CpuArea, slot: Slot) -> Option<NonNull<u8>> {
+        // SAFETY: obligation 1.
+        unsafe { Self::pop(area, slot) }
+    }
+
+    /// [`Platform::push`] without the question which form serves, for the hottest path.
+    ///
+    /// # Safety
+    /// 1. As for [`Platform::push`].
+    /// 2. [`Platform::fast_slots`] was true.
+    #[inline(always)]
+    unsafe fn push_fast(area: CpuArea, slot: Slot, object: NonNull<u8>) -> bool {
+        // SAFETY: obligation 1.
+        unsafe { Self::push(area, slot, object) }
+    }
+
     /// Puts the sheaf `new` (or none) into `slot` of the current CPU and returns what was there;
-    /// the caller owns that exclusively.
+    /// the caller owns that exclusively. It returns `new` itself, and nothing changed, where the
+    /// step cannot be done now (a signal handler on top of a locked step, an unknown CPU).
     ///
     /// # Safety
     /// 1. As for [`Platform::pop`].

@@ -41,6 +41,9 @@ const _: () = assert!(
     "main and spare of every cache"
 );
 
+/// CPUs by which an area grows: one word of an operating system's CPU mask.
+pub const INDEX_ROUNDING: u32 = 64;
+
 /// Bytes before the first object pointer of a sheaf.
 pub const SHEAF_HEADER_BYTES: usize = size_of::<SheafHeader>();
 const _: () = assert!(
@@ -129,9 +132,12 @@ unsafe impl Sync for CpuArea {}
 
 impl CpuArea {
     /// Bytes an area for `cpus` CPUs takes, the absent sheaf included.
+    ///
+    /// Rounded up to [`INDEX_ROUNDING`] CPUs, so that a CPU number which was not expected reads
+    /// absent sheaves instead of foreign memory. What is never used costs address space only.
     #[must_use]
     pub const fn bytes_for(cpus: u32) -> usize {
-        (cpus as usize + 1) * CPU_STRIDE
+        (cpus.next_multiple_of(INDEX_ROUNDING) as usize + 1) * CPU_STRIDE
     }
 
     /// An area over zeroed memory.

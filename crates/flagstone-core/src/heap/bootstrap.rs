@@ -1,0 +1,228 @@
+//! Building a heap in place, once, whoever comes first.
+//!
+//! ```text
+//!   stage   0 none ──► 1 building ──► 2 ready
+//!                           └──────► 0 again, if memory was refused
+//! ```
+//!
+//! Another thread that comes while one builds waits. The builder itself coming again (a signal
+//! handler during start-up) gets no memory rather than a deadlock.
+
+use super::class::usable_classes;
+use super::gate::Gate;
+use super::heap::Heap;
+use super::huge::HugeTable;
+use crate::page::PageConfig;
+use crate::platform::{Lock, LockKind, OutOfMemory, Platform};
+use crate::policy::Policy;
+use crate::slab::{CacheRequest, Slabs};
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+const NONE: u32 = 0;
+const BUILDING: u32 = 1;
+const READY: u32 = 2;
+
+/// How far a heap is built, by whom, and with what configuration.
+#[derive(Debug)]
+pub struct Stage {
+    at: AtomicU32,
+    builder: AtomicU64,
+    config: AtomicPtr<HeapConfig>,
+}
+
+impl Stage {
+    pub(super) const fn new() -> Self {
+        Self {
+            at: AtomicU32::new(NONE),
+            builder: AtomicU64::new(0),
+            config: AtomicPtr::new(core::ptr::null_mut()),
+        }
+    }
+}
+
+/// What a heap is built with.
+#[derive(Clone, Copy, Debug)]
+pub struct HeapConfig {
+    /// The policy of everything inside.
+    pub policy: Policy,
+    /// Address space wished for the page layer, in bytes; less is taken if refused.
+    pub span_bytes: usize,
+}
+
+/// A heap's parts, once built.
+#[derive(Debug)]
+pub struct Ready<P: Platform> {
+    pub(super) slabs: Slabs<P>,
+    pub(super) huge: Lock<HugeTable>,
+    /// Largest request a cache serves.
+    pub(super) class_max: usize,
+    pub(super) upkeep_due: AtomicUsize,
+}
+
+impl<P: Platform> Heap<P> {
+    /// Builds the heap now, unless it is built.
+    ///
+    /// # Errors
+    /// `OutOfMemory` when the system refuses; it may be tried again.
+    pub fn init(&self, config: &HeapConfig) -> Result<(), OutOfMemory> {
+        let me = P::token();
+        let mut round = 0;
+        loop {
+            let taken = self.stage.at.compare_exchange(
+                NONE,
+                BUILDING,
+                Ordering::Acquire,
+                Ordering::Acquire,
+            );
+            match taken {
+                Ok(_) => break,
+                Err(READY) => return Ok(()),
+                Err(_) if self.stage.builder.load(Ordering::Relaxed) == me => {
+                    return Err(OutOfMemory);
+                }
+                Err(_) => {
+                    P::pause(round);
+                    round += 1;
+                }
+            }
+        }
+        self.stage.builder.store(me, Ordering::Relaxed);
+        // SAFETY: the stage makes us the only builder, and nobody reads `ready` before READY.
+        let built = unsafe { self.build(config) };
+        self.stage.builder.store(0, Ordering::Relaxed);
+        let stage = if built.is_ok() { READY } else { NONE };
+        self.stage.at.store(stage, Ordering::Release);
+        built
+    }
+
+    /// Remembers what to build with when the first cold call comes (a static's address).
+    pub fn set_config(&self, config: &'static HeapConfig) {
+        self.stage
+            .config
+            .store(core::ptr::from_ref(config).cast_mut(), Ordering::Release);
+    }
+
+    /// The heap's parts, built if need be; `None` when memory is refused.
+    #[inline]
+    pub fn ready(&self) -> Option<&Ready<P>> {
+        if self.stage.at.load(Ordering::Acquire) != READY {
+            self.init_from_config()?;
+        }
+        // SAFETY: READY was stored after `ready` was written.
+        Some(unsafe { (*self.ready.get()).assume_init_ref() })
+    }
+
+    /// The heap's parts if they are built.
+    #[must_use]
+    pub fn ready_if_built(&self) -> Option<&Ready<P>> {
+        (self.stage.at.load(Ordering::Acquire) == READY).then(|| {
+            // SAFETY: as in `ready`.
+            unsafe { (*self.ready.get()).assume_init_ref() }
+        })
+    }
+
+    #[cold]
+    fn init_from_config(&self) -> Option<()> {
+        let config = self.stage.config.load(Ordering::Acquire);
+        match NonNull::new(config) {
+            // SAFETY: `set_config` took a static reference.
+            Some(config) => self.init(unsafe { config.as_ref() }).ok(),
+            None => self
+                .init(&HeapConfig {
+                    policy: Policy::default(),
+                    span_bytes: 64 << 30,
+                })
+                .ok(),
+        }
+    }
+
+    unsafe fn build(&self, config: &HeapConfig) -> Result<(), OutOfMemory> {
+        let ready = self.ready.get().cast::<Ready<P>>();
+        let pages = PageConfig {
+            span_bytes: config.span_bytes,
+            ..PageConfig::default()
+        };
+        // SAFETY: the heap does not move once used, and we are its only builder.
+        unsafe {
+            Slabs::init(&raw mut (*ready).slabs, &pages, &config.policy)?;
+            (&raw mut (*ready).huge).write(Lock::new(LockKind::Heap, HugeTable::new()));
+            (&raw mut (*ready).class_max).write(0);
+            (&raw mut (*ready).upkeep_due).write(AtomicUsize::new(0));
+        }
+        // SAFETY: every field is written.
+        let parts = unsafe { &mut *ready };
+        parts.class_max = make_classes(&self.gate, &parts.slabs, &config.policy)?;
+        if P::fast_slots() {
+            let pages = parts.slabs.pages();
+            self.gate.open(
+                parts.class_max,
+                pages.base(),
+                pages.page_map(),
+                P::page_size().shift(),
+                parts.slabs.area(),
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Makes the caches of the size classes and fills the table. Returns the largest class.
+fn make_classes<P: Platform>(
+    gate: &Gate,
+    slabs: &Slabs<P>,
+    policy: &Policy,
+) -> Result<usize, OutOfMemory> {
+    let mut below = 0;
+    for class in usable_classes(policy.size_classes, P::page_size()) {
+        let mut name = Name::default();
+        let mut request = CacheRequest::new(name.of_class(class), class);
+        request.kmalloc = true;
+        let Ok(id) = slabs.create_cache(&request) else {
+            break;
+        };
+        gate.classes().fill(below, class, id.0 as u8);
+        below = class;
+    }
+    if below == 0 {
+        Err(OutOfMemory)
+    } else {
+        Ok(below)
+    }
+}
+
+/// Room for the name of a class's cache.
+#[derive(Default)]
+struct Name {
+    bytes: [u8; 16],
+}
+
+impl Name {
+    /// `malloc-<size>`, with the kernel's `k` for whole kibibytes.
+    fn of_class(&mut self, size: usize) -> &str {
+        const PREFIX: &[u8] = b"malloc-";
+        self.bytes[..PREFIX.len()].copy_from_slice(PREFIX);
+        let (mut number, kibi) = if size >= 1024 && size % 1024 == 0 {
+            (size / 1024, true)
+        } else {
+            (size, false)
+        };
+        let mut digits = [0; 6];
+        let mut count = 0;
+        while number > 0 && count < digits.len() {
+            digits[count] = b'0' + (number % 10) as u8;
+            number /= 10;
+            count += 1;
+        }
+        let mut end = PREFIX.len();
+        for &digit in digits[..count].iter().rev() {
+            self.bytes[end] = digit;
+            end += 1;
+        }
+        if kibi {
+            self.bytes[end] = b'k';
+            end += 1;
+        }
+        core::str::from_utf8(&self.bytes[..end]).unwrap_or("malloc")
+    }
+}

@@ -1,0 +1,129 @@
+//! From a request's size to the cache that serves it: one table look-up.
+//!
+//! ```text
+//!   size ≤ 1024     index = ceil(size / 16)                 0 .. 64
+//!   size ≤ 32 KiB   index = 57 + ceil(size / 128)           65 .. 313      (57 = 65 - 8)
+//! ```
+//!
+//! Sixteen bytes are the alignment every block has, so no class lies between; above 1 KiB the
+//! default policy's classes are at least 128 bytes apart. The table holds cache ids, filled
+//! from the policy's size classes when the heap is built.
+
+use crate::base::PageSize;
+use crate::policy::SizeClasses;
+use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+/// Requests up to this size are looked up in steps of 16 bytes.
+const FINE_MAX: usize = 1024;
+/// The largest size a table can serve.
+pub const TABLE_MAX: usize = 32 << 10;
+const FINE: usize = FINE_MAX / 16 + 1;
+const COARSE_BASE: usize = FINE - FINE_MAX / 128;
+const ENTRIES: usize = COARSE_BASE + TABLE_MAX / 128 + 1;
+
+/// Cache ids by request size.
+#[derive(Debug)]
+pub struct ClassTable {
+    ids: [AtomicU8; ENTRIES],
+}
+
+impl ClassTable {
+    /// A table that serves nothing.
+    #[must_use]
+    #[allow(clippy::new_without_default, reason = "a default would be const-less")]
+    pub const fn new() -> Self {
+        Self {
+            ids: [const { AtomicU8::new(0) }; ENTRIES],
+        }
+    }
+
+    #[inline(always)]
+    const fn index(size: usize) -> usize {
+        if size <= FINE_MAX {
+            size.div_ceil(16)
+        } else {
+            COARSE_BASE + size.div_ceil(128)
+        }
+    }
+
+    /// The cache for a request of `size` bytes.
+    ///
+    /// # Safety
+    /// 1. `size <= TABLE_MAX`.
+    #[inline(always)]
+    #[must_use]
+    pub unsafe fn id(&self, size: usize) -> usize {
+        // SAFETY: obligation 1 bounds the index.
+        usize::from(unsafe { self.ids.get_unchecked(Self::index(size)) }.load(Relaxed))
+    }
+
+    /// Records that requests above `below` and up to `class` bytes are served by cache `id`.
+    pub fn fill(&self, below: usize, class: usize, id: u8) {
+        let first = if below == 0 {
+            0
+        } else {
+            Self::index(below) + 1
+        };
+        let last = Self::index(class.min(TABLE_MAX));
+        for cell in &self.ids[first..=last] {
+            cell.store(id, Relaxed);
+        }
+    }
+}
+
+/// The classes of a policy as the table can serve them: multiples of 16 bytes up to 1 KiB and of
+/// 128 bytes above, at most [`TABLE_MAX`].
+pub fn usable_classes(classes: SizeClasses, page_size: PageSize) -> impl Iterator<Item = usize> {
+    let mut last = 0;
+    classes.iter(page_size).filter_map(move |size| {
+        let step = if size <= FINE_MAX { 16 } else { 128 };
+        let size = size.next_multiple_of(step);
+        let new = size > last && size <= TABLE_MAX;
+        if new {
+            last = size;
+        }
+        new.then_some(size)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Policy;
+    use std::vec::Vec;
+
+    fn filled(policy: &Policy) -> (ClassTable, Vec<usize>) {
+        let table = ClassTable::new();
+        let mut below = 0;
+        let classes: Vec<_> = usable_classes(policy.size_classes, PageSize::K4).collect();
+        for (at, &class) in classes.iter().enumerate() {
+            table.fill(below, class, at as u8 + 1);
+            below = class;
+        }
+        (table, classes)
+    }
+
+    #[test]
+    fn every_request_gets_the_smallest_class_that_holds_it() {
+        for name in ["flagstone", "linux-7.0", "linux-2.6.24"] {
+            let (table, classes) = filled(&Policy::parse(name).expect("known"));
+            let largest = *classes.last().expect("some");
+            for size in 0..=largest {
+                // SAFETY: no class is above TABLE_MAX.
+                let id = unsafe { table.id(size) };
+                let expected = classes.iter().position(|&c| c >= size).expect("holds it");
+                assert_eq!(id, expected + 1, "{name}: {size} bytes");
+            }
+        }
+    }
+
+    #[test]
+    fn the_default_policy_rounds_by_at_most_an_eighth_above_128_bytes() {
+        let (_, classes) = filled(&Policy::default());
+        for pair in classes.windows(2).filter(|pair| pair[0] >= 128) {
+            let worst = pair[1] - (pair[0] + 1);
+            assert!(worst * 8 <= pair[1], "{} bytes lost of {}", worst, pair[1]);
+        }
+        assert_eq!(classes.last(), Some(&TABLE_MAX));
+    }
+}

@@ -1,0 +1,445 @@
+//! A heap: malloc's operations over caches, runs of pages and huge blocks.
+//!
+//! ```text
+//!   request            served by                                  freed by address
+//!   ≤ 32 KiB           a cache of the size classes                page map ≠ 0
+//!   ≤ largest block    a run of pages of exactly that length      descriptor kind = Run
+//!   larger             a reservation of its own                   outside the span: huge table
+//! ```
+//!
+//! Fast paths: `alloc` and `free`, each a look-up in the gate and one slot step. Everything else
+//! is cold. A heap lives in a zeroed static or anywhere else that does not move; it builds
+//! itself at the first cold call.
+
+use super::bootstrap::{Ready, Stage};
+use super::gate::Gate;
+use super::huge::HugeBlock;
+use crate::base::{NodeId, Order, PageCount, Pfn};
+use crate::page::PageKind;
+use crate::platform::{Fault, Platform, Slot};
+use crate::slab::{Cache, SHEAF_CACHES};
+use crate::sync::Ordering::Relaxed;
+use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
+use core::ptr::NonNull;
+
+/// Alignment of every block in bytes.
+pub const MIN_ALIGN: usize = 1 << super::gate::ALIGN_SHIFT;
+
+/// A heap. See the module's picture.
+#[repr(C)]
+pub struct Heap<P: Platform> {
+    pub(super) gate: Gate,
+    pub(super) stage: Stage,
+    pub(super) ready: UnsafeCell<MaybeUninit<Ready<P>>>,
+}
+
+// SAFETY: the gate and the stage are atomics; `ready` is written once, before the stage says so,
+// and is `Sync` itself.
+unsafe impl<P: Platform> Sync for Heap<P> {}
+
+impl<P: Platform> Heap<P> {
+    /// A heap that will build itself at first use. All zero bytes.
+    #[must_use]
+    #[allow(clippy::new_without_default, reason = "only useful as a constant")]
+    pub const fn new() -> Self {
+        Self {
+            gate: Gate::new(),
+            stage: Stage::new(),
+            ready: UnsafeCell::new(MaybeUninit::uninit()),
+        }
+    }
+
+    /// A block of at least `size` bytes, aligned to [`MIN_ALIGN`]; `None` when memory is
+    /// exhausted.
+    #[inline(always)]
+    pub fn alloc(&self, size: usize) -> Option<NonNull<u8>> {
+        if let Some((id, area)) = self.gate.admit_size(size) {
+            // SAFETY: the gate is open: the area is live and the id is a cache's.
+            let object = unsafe { P::pop_fast(area, Slot::main(id)) };
+            if object.is_some() {
+                return object;
+            }
+        }
+        self.alloc_cold(size)
+    }
+
+    /// Gives a block back; null is fine. Ends the program if `address` is not a live block's.
+    ///
+    /// # Safety
+    /// 1. The block, if any, is not used again.
+    #[inline(always)]
+    pub unsafe fn free(&self, address: *mut u8) {
+        if let Some((id, area)) = self.gate.admit_address(address)
+            && let Some(object) = NonNull::new(address)
+        {
+            // Pages of no slab have id 0, whose main sheaf is always absent.
+            // SAFETY: the gate is open; obligation 1.
+            if unsafe { P::push_fast(area, Slot::main(id), object) } {
+                return;
+            }
+        }
+        // SAFETY: obligation 1.
+        unsafe { self.free_cold(address) };
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn alloc_cold(&self, size: usize) -> Option<NonNull<u8>> {
+        let ready = self.ready()?;
+        match ready.cache_for(&self.gate, size) {
+            Some(cache) => {
+                cache.sample(size);
+                ready.upkeep();
+                if P::fast_slots() {
+                    ready.slabs.alloc_slow(cache)
+                } else {
+                    ready.slabs.alloc(cache)
+                }
+            }
+            None => ready.alloc_pages(size, false),
+        }
+    }
+
+    /// A zeroed block of at least `size` bytes.
+    pub fn alloc_zeroed(&self, size: usize) -> Option<NonNull<u8>> {
+        if size > super::class::TABLE_MAX {
+            return self.ready()?.alloc_pages(size, true);
+        }
+        let block = self.alloc(size)?;
+        // SAFETY: the block has at least `size` bytes and is ours.
+        unsafe { block.write_bytes(0, size) };
+        Some(block)
+    }
+
+    /// A block of at least `size` bytes whose address is a multiple of `align`, a power of two.
+    pub fn alloc_aligned(&self, align: usize, size: usize) -> Option<NonNull<u8>> {
+        debug_assert!(align.is_power_of_two());
+        if align <= MIN_ALIGN {
+            return self.alloc(size);
+        }
+        let ready = self.ready()?;
+        let page = P::page_size().bytes();
+        if align <= page {
+            // Slabs start at a page, so objects whose size is a multiple of the alignment are
+            // aligned.
+            let mut wanted = size.max(1).checked_next_multiple_of(align)?;
+            while let Some(cache) = ready.cache_for(&self.gate, wanted) {
+                if cache.geometry().size() % align == 0 {
+                    cache.sample(size);
+                    ready.upkeep();
+                    return ready.slabs.alloc(cache);
+                }
+                wanted = cache
+                    .geometry()
+                    .size()
+                    .checked_add(1)?
+                    .checked_next_multiple_of(align)?;
+            }
+        }
+        ready.alloc_aligned_pages(align, size)
+    }
+
+    #[cold]
+    #[inline(never)]
+    unsafe fn free_cold(&self, address: *mut u8) {
+        let Some(object) = NonNull::new(address) else {
+            return;
+        };
+        let Some(ready) = self.ready() else {
+            P::fatal(Fault::InvalidFree, address)
+        };
+        match ready.find(object) {
+            Found::Object(cache) => {
+                ready.upkeep();
+                self.gate
+                    .raise(ready.slabs.pages().map_limit().load(Relaxed));
+                if address as usize % MIN_ALIGN != 0 {
+                    P::fatal(Fault::MisalignedFree, address);
+                }
+                // SAFETY: the caller gives the object up.
+                unsafe {
+                    if P::fast_slots() {
+                        ready.slabs.free_slow(cache, object);
+                    } else {
+                        ready.slabs.free(cache, object);
+                    }
+                }
+            }
+            Found::Run(pfn, pages) => {
+                // SAFETY: the caller gives the run up.
+                unsafe { ready.slabs.pages().free_run(pfn, pages) };
+                ready.upkeep();
+            }
+            Found::Outside => ready.free_huge(object),
+        }
+    }
+
+    /// Gives back a block of which the caller says how large it is.
+    ///
+    /// # Safety
+    /// 1. As for [`Heap::free`].
+    #[inline(always)]
+    pub unsafe fn free_sized(&self, address: *mut u8, size: usize) {
+        let _ = size;
+        // SAFETY: obligation 1.
+        unsafe { self.free(address) };
+    }
+
+    /// Whether a free that names `size` can be right for the block at `address`.
+    ///
+    /// # Safety
+    /// 1. `address` is a live block's, or null.
+    #[must_use]
+    pub unsafe fn size_fits(&self, address: *mut u8, size: usize) -> bool {
+        // SAFETY: obligation 1.
+        address.is_null() || size <= unsafe { self.usable_size(address) }
+    }
+
+    /// Bytes the program may use of the block at `address`; zero for null. Constant for the
+    /// block's life.
+    ///
+    /// # Safety
+    /// 1. `address` is a live block's, or null.
+    #[must_use]
+    pub unsafe fn usable_size(&self, address: *mut u8) -> usize {
+        let Some(object) = NonNull::new(address) else {
+            return 0;
+        };
+        let Some(ready) = self.ready() else {
+            P::fatal(Fault::InvalidFree, address)
+        };
+        match ready.find(object) {
+            Found::Object(cache) => cache.usable_size(),
+            Found::Run(_, pages) => pages.bytes(P::page_size()),
+            Found::Outside => match ready.huge_at(object) {
+                Some(block) => block.bytes,
+                None => P::fatal(Fault::InvalidFree, address),
+            },
+        }
+    }
+
+    /// Resizes a block, in place where possible; `None` when memory is exhausted, and then the
+    /// block is as it was.
+    ///
+    /// # Safety
+    /// 1. `address` is a live block's and not null; the old address is not used after success.
+    pub unsafe fn realloc(&self, address: NonNull<u8>, size: usize) -> Option<NonNull<u8>> {
+        let ready = self.ready()?;
+        let old = match ready.find(address) {
+            Found::Object(cache) => {
+                let usable = cache.usable_size();
+                // Keep what is at most half empty: moving costs more than the rest is worth.
+                if size <= usable && size >= usable / 2 {
+                    return Some(address);
+                }
+                usable
+            }
+            Found::Run(pfn, pages) => {
+                // SAFETY: obligation 1.
+                if unsafe { ready.resize_run(pfn, pages, size) } {
+                    return Some(address);
+                }
+                pages.bytes(P::page_size())
+            }
+            Found::Outside => {
+                let block = ready.huge_at(address);
+                let Some(block) = block else {
+                    P::fatal(Fault::InvalidFree, address.as_ptr())
+                };
+                // SAFETY: obligation 1.
+                if let Some(moved) = unsafe { ready.resize_huge(block, size) } {
+                    return Some(moved);
+                }
+                block.bytes
+            }
+        };
+        let new = self.alloc(size)?;
+        // SAFETY: both blocks have at least the bytes copied and do not overlap.
+        unsafe {
+            core::ptr::copy_nonoverlapping(address.as_ptr(), new.as_ptr(), old.min(size));
+            self.free(address.as_ptr());
+        }
+        Some(new)
+    }
+}
+
+/// What an address belongs to.
+pub(super) enum Found<'a> {
+    /// An object of this cache (its start is checked when it reaches its slab).
+    Object(&'a Cache),
+    /// The start of a run of this many pages.
+    Run(Pfn, PageCount),
+    /// No page of ours: a huge block, or nothing of ours.
+    Outside,
+}
+
+impl<P: Platform> Ready<P> {
+    /// What `address` belongs to. Ends the program if it is inside our pages but no block.
+    pub(super) fn find(&self, address: NonNull<u8>) -> Found<'_> {
+        let pages = self.slabs.pages();
+        let Some(pfn) = pages.pfn_of(address.as_ptr()) else {
+            return Found::Outside;
+        };
+        if let Some(cache) = self.slabs.cache_of_page(pfn) {
+            if cache.id().index() > SHEAF_CACHES {
+                return Found::Object(cache);
+            }
+            P::fatal(Fault::InvalidFree, address.as_ptr());
+        }
+        let descriptor = pages.descriptor(pfn);
+        let own = descriptor.has(crate::page::flag::OWN);
+        if descriptor.kind() != PageKind::Run || own || pages.address(pfn) != address {
+            P::fatal(Fault::InvalidFree, address.as_ptr());
+        }
+        Found::Run(pfn, PageCount(descriptor.pages.load(Relaxed) as usize))
+    }
+
+    /// The cache of the size classes for a request, if one is large enough.
+    pub(super) fn cache_for(&self, gate: &Gate, size: usize) -> Option<&Cache> {
+        if size > self.class_max {
+            return None;
+        }
+        // SAFETY: `class_max` is at most TABLE_MAX.
+        let id = unsafe { gate.classes().id(size) };
+        Some(self.slabs.cache(crate::base::CacheId(id as u16)))
+    }
+
+    fn node(&self) -> NodeId {
+        P::node_of(P::current_cpu())
+    }
+
+    /// A block of whole pages for `size` bytes, zeroed on request.
+    pub(super) fn alloc_pages(&self, size: usize, zeroed: bool) -> Option<NonNull<u8>> {
+        self.upkeep();
+        let page_size = P::page_size();
+        let pages = page_size.pages_for(size);
+        if pages <= Order::MAX.pages()
+            && let Some(block) = self.slabs.pages().alloc_run(pages, self.node())
+        {
+            let address = self.slabs.pages().address(block.pfn);
+            self.note_run(block.pfn, size);
+            if zeroed && !block.zeroed {
+                // SAFETY: the run is ours and has at least `size` bytes.
+                unsafe { address.write_bytes(0, size) };
+            }
+            return Some(address);
+        }
+        self.alloc_huge(size, page_size.bytes())
+    }
+
+    fn note_run(&self, pfn: Pfn, size: usize) {
+        let descriptor = self.slabs.pages().descriptor(pfn);
+        descriptor
+            .spare
+            .store(size.min(u32::MAX as usize) as u32, Relaxed);
+    }
+
+    /// A block of whole pages with an alignment. Blocks start at a multiple of their own size,
+    /// so a run cut from a block of at least `align` bytes is aligned.
+    pub(super) fn alloc_aligned_pages(&self, align: usize, size: usize) -> Option<NonNull<u8>> {
+        let page_size = P::page_size();
+        let pages = page_size.pages_for(size.max(1));
+        let block_pages = pages.max(page_size.pages_for(align));
+        if block_pages <= Order::MAX.pages()
+            && let Some(block) = self.slabs.pages().alloc_run(block_pages, self.node())
+        {
+            if pages < block_pages {
+                // SAFETY: the run is ours.
+                unsafe { self.slabs.pages().shrink_run(block.pfn, block_pages, pages) };
+            }
+            self.note_run(block.pfn, size);
+            return Some(self.slabs.pages().address(block.pfn));
+        }
+        self.alloc_huge(size.max(1), align.max(page_size.bytes()))
+    }
+
+    /// Resizes a run in place; `false` leaves it as it was.
+    unsafe fn resize_run(&self, pfn: Pfn, old: PageCount, size: usize) -> bool {
+        let new = P::page_size().pages_for(size.max(1));
+        if size <= self.class_max / 2 || new > Order::MAX.pages() {
+            return false;
+        }
+        // SAFETY: the caller owns the run.
+        let done = unsafe {
+            match new.cmp(&old) {
+                core::cmp::Ordering::Equal => true,
+                core::cmp::Ordering::Less => {
+                    self.slabs.pages().shrink_run(pfn, old, new);
+                    true
+                }
+                core::cmp::Ordering::Greater => self.slabs.pages().grow_run(pfn, old, new),
+            }
+        };
+        if done {
+            self.note_run(pfn, size);
+        }
+        done
+    }
+
+    fn alloc_huge(&self, size: usize, align: usize) -> Option<NonNull<u8>> {
+        let bytes = size.checked_next_multiple_of(P::page_size().bytes())?;
+        let start = P::reserve(bytes, align)?;
+        let block = HugeBlock {
+            address: start.as_ptr() as usize,
+            bytes,
+            requested: size,
+        };
+        // SAFETY: the whole fresh reservation.
+        let usable = unsafe { P::commit(start, bytes) }.is_ok();
+        let listed = usable
+            && match self.huge.lock::<P>() {
+                Ok(mut table) => table.insert::<P>(block).is_ok(),
+                Err(_) => false,
+            };
+        if !listed {
+            // SAFETY: nobody knows it yet.
+            unsafe { P::release(start, bytes) };
+            return None;
+        }
+        Some(start)
+    }
+
+    pub(super) fn huge_at(&self, address: NonNull<u8>) -> Option<HugeBlock> {
+        self.huge.lock::<P>().ok()?.get(address.as_ptr() as usize)
+    }
+
+    pub(super) fn free_huge(&self, address: NonNull<u8>) {
+        let removed = match self.huge.lock::<P>() {
+            Ok(mut table) => table.remove(address.as_ptr() as usize),
+            // A signal handler on top of the table's holder: keep the memory rather than wait
+            // for ourselves.
+            Err(_) => return,
+        };
+        let Some(block) = removed else {
+            P::fatal(Fault::InvalidFree, address.as_ptr())
+        };
+        // SAFETY: the whole reservation; the caller gave it up and the table forgot it.
+        unsafe { P::release(address, block.bytes) };
+    }
+
+    /// Resizes a huge block that stays huge; `None` if it cannot or should not.
+    unsafe fn resize_huge(&self, block: HugeBlock, size: usize) -> Option<NonNull<u8>> {
+        let bytes = size.checked_next_multiple_of(P::page_size().bytes())?;
+        if bytes <= Order::MAX.pages().bytes(P::page_size()) {
+            return None;
+        }
+        let mut table = self.huge.lock::<P>().ok()?;
+        let start = NonNull::new(block.address as *mut u8)?;
+        let moved = if bytes == block.bytes {
+            start
+        } else {
+            // SAFETY: the block is one whole committed reservation, owned by the caller.
+            unsafe { P::remap(start, block.bytes, bytes)? }
+        };
+        table.remove(block.address);
+        let moved_block = HugeBlock {
+            address: moved.as_ptr() as usize,
+            bytes,
+            requested: size,
+        };
+        // Removing made room, so inserting cannot fail.
+        table.insert::<P>(moved_block).ok()?;
+        Some(moved)
+    }
+}

@@ -1,0 +1,23 @@
+//! Layer 4: malloc's operations.
+//!
+//! ```text
+//!   gate.rs       what the fast paths read                  class.rs   size → cache
+//!   heap.rs       alloc · free · realloc · aligned          huge.rs    blocks beyond a zone's
+//!   bootstrap.rs  building in place, once                   upkeep.rs  giving back, fork
+//! ```
+//!
+//! `malloc(64)`: `Heap::alloc` → gate: class → `P::pop` of the CPU's main sheaf. Empty?
+//! `alloc_cold` → `slab::cpu_sheaf`. `free(p)`: gate: page map → `P::push`. Full? `free_cold` →
+//! `slab::cpu_sheaf`. Not a slab's page? A run, or huge.
+
+mod bootstrap;
+mod class;
+mod gate;
+#[expect(clippy::module_inception, reason = "the layer's main type")]
+mod heap;
+mod huge;
+mod upkeep;
+
+pub use bootstrap::{HeapConfig, Ready};
+pub use heap::{Heap, MIN_ALIGN};
+pub use huge::HugeBlock;

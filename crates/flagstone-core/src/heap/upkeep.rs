@@ -1,0 +1,134 @@
+//! Upkeep: what rides on the program's own slow-path calls, since there is no thread of ours.
+//!
+//! ```text
+//!   every call      is the heap down to half of its last peak?  →  relax caches
+//!   every so often  has a second passed?                         →  pagesets decay
+//! ```
+
+use super::bootstrap::Ready;
+use super::heap::Heap;
+use crate::base::NodeId;
+use crate::platform::{MAX_CACHES, Platform, RawLock};
+use crate::slab::Slabs;
+use crate::sync::Ordering::Relaxed;
+
+/// Slow-path calls between two looks at the clock.
+const LOOK_EVERY: usize = 64;
+
+/// The heap must have shrunk by at least this much before caches are relaxed: below it, what
+/// caches hold is small anyway.
+const RELAX_BYTES_MIN: usize = 8 << 20;
+
+impl<P: Platform> Ready<P> {
+    /// The slab allocator.
+    #[must_use]
+    pub fn slabs(&self) -> &Slabs<P> {
+        &self.slabs
+    }
+
+    /// Bytes in huge blocks.
+    #[must_use]
+    pub fn huge_bytes(&self) -> usize {
+        self.huge.lock::<P>().map_or(0, |table| table.bytes())
+    }
+
+    /// Bytes asked for in huge blocks.
+    #[must_use]
+    pub fn huge_requested(&self) -> usize {
+        self.huge
+            .lock::<P>()
+            .map_or(0, |table| table.blocks().map(|b| b.requested).sum())
+    }
+
+    /// Upkeep due at a slow-path call: cheap unless something is to be done.
+    #[inline]
+    pub(super) fn upkeep(&self) {
+        let calls = self.upkeep_due.load(Relaxed).wrapping_add(1);
+        self.upkeep_due.store(calls, Relaxed);
+        if calls % LOOK_EVERY == 0 {
+            self.upkeep_now();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn upkeep_now(&self) {
+        self.slabs.pages().tick();
+        let page = P::page_size().bytes();
+        let used = self.slabs.pages().in_use().0;
+        let peak = self.slabs.pages_peak.load(Relaxed);
+        if used > peak {
+            self.slabs.pages_peak.store(used, Relaxed);
+        } else if used < peak / 2 && (peak - used) * page >= RELAX_BYTES_MIN {
+            self.slabs.pages_peak.store(used, Relaxed);
+            for cache in self.slabs.live_caches() {
+                self.slabs.relax_cache(cache);
+            }
+        }
+    }
+
+    /// Gives back all that is cached, but `keep` bytes of free pages. Returns bytes given back
+    /// to the system.
+    pub fn trim(&self, keep: usize) -> usize {
+        for cache in self.slabs.live_caches() {
+            self.slabs.shrink_cache(cache);
+        }
+        self.slabs.pages().trim(keep)
+    }
+
+    /// Every lock above the page layer, in the order in which they may be taken.
+    fn each_lock(&self, mut visit: impl FnMut(&RawLock)) {
+        visit(self.slabs.registry_lock());
+        visit(self.huge.raw());
+        for barns in [true, false] {
+            for cache in self.slabs.live_caches() {
+                for node in 0..self.slabs.node_count() {
+                    let node = self.slabs.node(cache.id(), NodeId(node));
+                    visit(if barns {
+                        node.barn.raw_lock()
+                    } else {
+                        node.raw_lock()
+                    });
+                }
+            }
+        }
+    }
+
+    /// Before a fork: takes every lock, so that the child finds all structures whole.
+    pub fn fork_prepare(&self) {
+        self.each_lock(|lock| {
+            // Reentered cannot happen: no lock is held between two calls of the program.
+            let _held = P::acquire(lock);
+        });
+        self.slabs.pages().lock_all();
+    }
+
+    /// After a fork, in the parent and in the child: gives the locks back.
+    pub fn fork_done(&self) {
+        self.slabs.pages().unlock_all();
+        self.each_lock(|lock| P::release_lock(lock));
+    }
+}
+
+impl<P: Platform> Heap<P> {
+    /// Gives back all that is cached, but `keep` bytes of free pages; see [`Ready::trim`].
+    pub fn trim(&self, keep: usize) -> usize {
+        self.ready_if_built().map_or(0, |ready| ready.trim(keep))
+    }
+
+    /// See [`Ready::fork_prepare`].
+    pub fn fork_prepare(&self) {
+        if let Some(ready) = self.ready_if_built() {
+            ready.fork_prepare();
+        }
+    }
+
+    /// See [`Ready::fork_done`].
+    pub fn fork_done(&self) {
+        if let Some(ready) = self.ready_if_built() {
+            ready.fork_done();
+        }
+    }
+}
+
+const _: () = assert!(MAX_CACHES <= 256, "cache ids fit the page map's bytes");

@@ -1,0 +1,353 @@
+//! Buddy free areas: free blocks of 2^order pages, split and merged in place.
+//!
+//! ```text
+//!   order      0   1   2  ...  10
+//!   resident   ▪─▪ ▪   ·       ·      blocks with at least one resident page
+//!   released   ·   ·   ▫       ▫─▫    blocks wholly given back (or never used): read as zero
+//! ```
+//!
+//! An allocation takes the smallest sufficient resident block, then the smallest released one:
+//! memory that is there already comes before memory that costs a page fault.
+//!
+//! Invariants
+//! - `buddy.aligned`: a block of order `o` starts at a multiple of 2^o pages.
+//! - `buddy.no-free-buddy-pair`: two free buddies of one order do not exist; they are merged.
+//! - `buddy.counts`: every list holds as many blocks as its count says, and its mask bit is set
+//!   exactly when it is not empty.
+//! - `buddy.released`: a block on a released list has no resident bit; any other has one.
+//! - `page.tails`: the first `pages` pages of any head (free or not) other than the head itself
+//!   are tails that name it, so that a block allocated again at the same place needs no writes.
+//!
+//! Locking: the zone's. Cost: a list operation and two or three descriptors per step of order.
+
+use super::descriptor::{PageKind, flag};
+use super::list::PageList;
+use super::memmap::Memmap;
+use crate::base::{Order, PageCount, Pfn};
+use crate::platform::{Access, Line, Platform, Work};
+use crate::sync::Ordering::Relaxed;
+
+/// Orders a zone keeps lists for.
+pub const ORDERS: usize = Order::MAX.get() as usize + 1;
+
+/// A free block out of the lists, on its way to an owner.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Taken {
+    pub pfn: Pfn,
+    pub order: Order,
+    /// No page of it is resident.
+    pub released: bool,
+}
+
+/// The free blocks of one kind (resident or released) by order.
+#[derive(Debug)]
+struct Area {
+    lists: [PageList; ORDERS],
+    counts: [u32; ORDERS],
+    mask: u16,
+}
+
+impl Area {
+    const fn new() -> Self {
+        Self {
+            lists: [PageList::new(); ORDERS],
+            counts: [0; ORDERS],
+            mask: 0,
+        }
+    }
+
+    #[inline]
+    fn smallest_from(&self, order: Order) -> Option<Order> {
+        let fitting = self.mask & (u16::MAX << order.get());
+        if fitting == 0 {
+            return None;
+        }
+        Order::new(fitting.trailing_zeros())
+    }
+}
+
+/// The free areas of one zone.
+#[derive(Debug)]
+pub(super) struct FreeAreas {
+    areas: [Area; 2],
+    start: Pfn,
+    end: Pfn,
+    pages: usize,
+    resident: usize,
+}
+
+impl FreeAreas {
+    /// Empty areas of a zone that begins at `start` and has not grown yet.
+    pub(super) const fn new(start: Pfn) -> Self {
+        Self {
+            areas: [Area::new(), Area::new()],
+            start,
+            end: start,
+            pages: 0,
+            resident: 0,
+        }
+    }
+
+    /// First page beyond what was ever added: the zone's frontier.
+    pub(super) const fn frontier(&self) -> Pfn {
+        self.end
+    }
+
+    /// Free pages on all lists.
+    pub(super) const fn pages(&self) -> usize {
+        self.pages
+    }
+
+    /// Free pages that are resident.
+    pub(super) const fn resident(&self) -> usize {
+        self.resident
+    }
+
+    /// Blocks of `order` on the resident or the released list.
+    pub(super) const fn count(&self, order: Order, released: bool) -> u32 {
+        self.areas[released as usize].counts[order.get() as usize]
+    }
+
+    /// The list of one order, for `verify`.
+    pub(super) const fn list(&self, order: Order, released: bool) -> PageList {
+        self.areas[released as usize].lists[order.get() as usize]
+    }
+
+    /// Bit `o` set where the list of order `o` should not be empty, for `verify`.
+    pub(super) const fn mask(&self, released: bool) -> u16 {
+        self.areas[released as usize].mask
+    }
+
+    /// Takes a block of exactly `order`, splitting a larger one where needed.
+    #[inline]
+    pub(super) fn take<P: Platform>(&mut self, map: &Memmap, order: Order) -> Option<Taken> {
+        let (found, released) = match self.areas[0].smallest_from(order) {
+            Some(found) => (found, false),
+            None => (self.areas[1].smallest_from(order)?, true),
+        };
+        let pfn = self.areas[usize::from(released)].lists[found.get() as usize].head();
+        self.unlink::<P>(map, pfn, found, released);
+        Some(self.split_to::<P>(map, pfn, found, order, released))
+    }
+
+    /// Takes the oldest resident block of the largest order, for giving back.
+    pub(super) fn take_largest_resident<P: Platform>(&mut self, map: &Memmap) -> Option<Taken> {
+        let mask = self.areas[0].mask;
+        if mask == 0 {
+            return None;
+        }
+        let order = Order::new(u16::BITS - 1 - mask.leading_zeros())?;
+        let pfn = self.areas[0].lists[order.get() as usize].tail();
+        self.unlink::<P>(map, pfn, order, false);
+        Some(Taken {
+            pfn,
+            order,
+            released: false,
+        })
+    }
+
+    /// Takes the free block that starts at `pfn` whole; it must be a free block's head.
+    pub(super) fn take_at<P: Platform>(&mut self, map: &Memmap, pfn: Pfn) -> Taken {
+        let page = map.descriptor(pfn);
+        let (order, released) = (page.order(), page.has(flag::RELEASED));
+        debug_assert_eq!(page.kind(), PageKind::Buddy);
+        self.unlink::<P>(map, pfn, order, released);
+        Taken {
+            pfn,
+            order,
+            released,
+        }
+    }
+
+    /// Adds a block of pages never used before; the frontier moves behind it.
+    pub(super) fn grow<P: Platform>(&mut self, map: &Memmap, order: Order) {
+        let pfn = self.end;
+        self.end = pfn.plus(order.pages());
+        map.descriptor(pfn).pages.store(1, Relaxed);
+        self.free::<P>(map, pfn, order);
+    }
+
+    /// Frees a block, merging it with its buddies as far as they are free.
+    ///
+    /// The resident bits of its pages must say what is resident.
+    #[inline]
+    pub(super) fn free<P: Platform>(&mut self, map: &Memmap, pfn: Pfn, order: Order) {
+        let mut released = !map.resident().any(pfn, order.pages());
+        let (mut pfn, mut order) = (pfn, order);
+        let mut steps = 1;
+        while order < Order::MAX {
+            let buddy = pfn.buddy(order);
+            if buddy < self.start || buddy.plus(order.pages()) > self.end {
+                break;
+            }
+            let page = map.descriptor(buddy);
+            P::touch(Line::Page, (&raw const *page).cast(), Access::Read);
+            if page.kind() != PageKind::Buddy || page.order() != order {
+                break;
+            }
+            let buddy_released = page.has(flag::RELEASED);
+            self.unlink::<P>(map, buddy, order, buddy_released);
+            released &= buddy_released;
+            let (left, right) = if buddy < pfn {
+                (buddy, pfn)
+            } else {
+                (pfn, buddy)
+            };
+            map.descriptor(right).set_kind(PageKind::Tail);
+            pfn = left;
+            order = up(order);
+            steps += 1;
+        }
+        P::work(Work::Blocks(steps));
+        self.link::<P>(map, pfn, order, released);
+    }
+
+    /// Frees any run of pages as the largest aligned blocks it consists of.
+    pub(super) fn free_range<P: Platform>(&mut self, map: &Memmap, pfn: Pfn, pages: PageCount) {
+        let (mut at, mut left) = (pfn, pages.0);
+        while left > 0 {
+            let order = largest_block(at, left);
+            let head = map.descriptor(at);
+            let tails = if at == pfn {
+                head.pages.load(Relaxed)
+            } else {
+                1
+            };
+            head.pages.store(tails.min(order.pages().0 as u32), Relaxed);
+            self.free::<P>(map, at, order);
+            at = at.plus(order.pages());
+            left -= order.pages().0;
+        }
+    }
+
+    /// Keeps the first `pages` of a taken block and frees the rest.
+    pub(super) fn give_back_tail<P: Platform>(
+        &mut self,
+        map: &Memmap,
+        block: Taken,
+        pages: PageCount,
+    ) {
+        debug_assert!(0 < pages.0 && pages.0 <= block.order.pages().0);
+        let rest = block.order.pages().0 - pages.0;
+        if rest == 0 {
+            return;
+        }
+        let head = map.descriptor(block.pfn);
+        head.pages
+            .store(head.pages.load(Relaxed).min(pages.0 as u32), Relaxed);
+        self.free_tail::<P>(map, block.pfn.plus(pages), PageCount(rest));
+    }
+
+    /// Frees pages that were tails of a longer block until now.
+    pub(super) fn free_tail<P: Platform>(&mut self, map: &Memmap, pfn: Pfn, pages: PageCount) {
+        map.descriptor(pfn).pages.store(1, Relaxed);
+        self.free_range::<P>(map, pfn, pages);
+    }
+
+    fn split_to<P: Platform>(
+        &mut self,
+        map: &Memmap,
+        pfn: Pfn,
+        from: Order,
+        to: Order,
+        released: bool,
+    ) -> Taken {
+        let (mut pfn, mut order, mut released) = (pfn, from, released);
+        while order > to {
+            order = down(order);
+            let right = pfn.buddy(order);
+            let head = map.descriptor(pfn);
+            head.pages.store(
+                head.pages.load(Relaxed).min(order.pages().0 as u32),
+                Relaxed,
+            );
+            map.descriptor(right).pages.store(1, Relaxed);
+            let resident = |half: Pfn| !released && map.resident().any(half, order.pages());
+            let (left_resident, right_resident) = (resident(pfn), resident(right));
+            // Stay with memory that is there.
+            let (keep, keep_resident, give, give_resident) = if right_resident && !left_resident {
+                (right, true, pfn, false)
+            } else {
+                (pfn, left_resident, right, right_resident)
+            };
+            self.link::<P>(map, give, order, !give_resident);
+            pfn = keep;
+            released = !keep_resident;
+        }
+        P::work(Work::Blocks(1 + from.get() - to.get()));
+        Taken {
+            pfn,
+            order: to,
+            released,
+        }
+    }
+
+    fn link<P: Platform>(&mut self, map: &Memmap, pfn: Pfn, order: Order, released: bool) {
+        debug_assert_eq!(pfn.0 & ((1 << order.get()) - 1), 0, "buddy.aligned");
+        let page = map.descriptor(pfn);
+        P::touch(Line::Page, (&raw const *page).cast(), Access::Write);
+        page.set_kind(PageKind::Buddy);
+        page.set_order(order);
+        page.flags
+            .store(if released { flag::RELEASED } else { 0 }, Relaxed);
+        if !released {
+            self.resident += map.resident().count(pfn, order.pages());
+        }
+        self.pages += order.pages().0;
+        let area = &mut self.areas[usize::from(released)];
+        let index = order.get() as usize;
+        P::touch(
+            Line::FreeArea,
+            (&raw const area.lists[index]).cast(),
+            Access::Write,
+        );
+        area.lists[index].push_head(map, pfn);
+        area.counts[index] += 1;
+        area.mask |= 1 << index;
+    }
+
+    fn unlink<P: Platform>(&mut self, map: &Memmap, pfn: Pfn, order: Order, released: bool) {
+        let area = &mut self.areas[usize::from(released)];
+        let index = order.get() as usize;
+        P::touch(
+            Line::FreeArea,
+            (&raw const area.lists[index]).cast(),
+            Access::Write,
+        );
+        P::touch(
+            Line::Page,
+            (&raw const *map.descriptor(pfn)).cast(),
+            Access::Write,
+        );
+        area.lists[index].remove(map, pfn);
+        area.counts[index] -= 1;
+        if area.lists[index].is_empty() {
+            area.mask &= !(1 << index);
+        }
+        if !released {
+            self.resident -= map.resident().count(pfn, order.pages());
+        }
+        self.pages -= order.pages().0;
+    }
+}
+
+/// The largest block that starts at `pfn`, aligned, and is no longer than `pages`.
+pub(super) fn largest_block(pfn: Pfn, pages: usize) -> Order {
+    let fits = crate::base::ilog2(pages as u64);
+    let order = pfn.0.trailing_zeros().min(fits).min(Order::MAX.get());
+    Order::new(order).unwrap_or(Order::ZERO)
+}
+
+const fn up(order: Order) -> Order {
+    match Order::new(order.get() + 1) {
+        Some(up) => up,
+        None => Order::MAX,
+    }
+}
+
+const fn down(order: Order) -> Order {
+    match Order::new(order.get().saturating_sub(1)) {
+        Some(down) => down,
+        None => Order::ZERO,
+    }
+}

@@ -1,0 +1,65 @@
+//! What the page layer is told when it is built.
+
+/// How much free memory stays resident, ready to be used again.
+///
+/// ```text
+///   bound = max(min_bytes, in_use × share / 1024), raised for a while when memory that was
+///           given back is wanted again within a second, never above max(max_bytes, the first)
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Retention {
+    /// Free memory that always may stay resident, in bytes for each zone.
+    ///
+    /// Why 8 MiB: a program that frees everything it has then keeps less than most peers keep for
+    /// nothing, and frees of two blocks of 4 MiB do not reach the system. Doubling halves the
+    /// calls of small programs and doubles what idle ones keep.
+    pub min_bytes: usize,
+    /// Further free memory that may stay, in 1024ths of the memory in use.
+    pub share: usize,
+    /// How far the tuning may raise the bound, in bytes for each zone; also at most a quarter of
+    /// the largest amount ever in use.
+    pub max_bytes: usize,
+}
+
+impl Retention {
+    /// The default: see the fields.
+    pub const DEFAULT: Self = Self {
+        min_bytes: 8 << 20,
+        share: 64,
+        max_bytes: 24 << 20,
+    };
+
+    /// Nothing is ever given back unless asked for by `trim`.
+    pub const KEEP_ALL: Self = Self {
+        min_bytes: usize::MAX,
+        share: 0,
+        max_bytes: usize::MAX,
+    };
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// How to build a [`super::PageAllocator`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PageConfig {
+    /// Bytes of data wished for; halved until the system grants the reservation.
+    pub span_bytes: usize,
+    /// Smallest span worth having, in bytes.
+    pub span_bytes_min: usize,
+    /// What stays resident.
+    pub retention: Retention,
+}
+
+impl Default for PageConfig {
+    fn default() -> Self {
+        Self {
+            span_bytes: 1 << 40,
+            span_bytes_min: 8 << 20,
+            retention: Retention::DEFAULT,
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! How much free memory a zone keeps resident, and how that bound learns.
+//!
+//! ```text
+//!   bound = max(min, in use × share / 1024, raised)
+//!   raised: doubled when a quarter of what was given back within a second was wanted again;
+//!           falls by an eighth each second; at most max and a quarter of the peak in use
+//! ```
+//!
+//! Locking: the zone's. Plain arithmetic; nothing here gives memory back (`release`).
+#![forbid(unsafe_code)]
+
+use super::config::Retention;
+use crate::base::PageSize;
+
+/// Nanoseconds in which memory given back and wanted again counts as a mistake.
+///
+/// Why a second: pages wanted again later cost one fault per second at most. Doubling learns from
+/// slower cycles and keeps more for them.
+const REGRET_NS: u64 = 1_000_000_000;
+
+/// The bound of one zone, in pages.
+#[derive(Debug)]
+pub(super) struct Keep {
+    min: usize,
+    share: usize,
+    max: usize,
+    raised: usize,
+    peak: usize,
+    released: usize,
+    reused: usize,
+    window: u64,
+}
+
+impl Keep {
+    /// The state before anything happened.
+    pub(super) fn new(rule: &Retention, page_size: PageSize) -> Self {
+        Self {
+            min: rule.min_bytes >> page_size.shift(),
+            share: rule.share,
+            max: rule.max_bytes >> page_size.shift(),
+            raised: 0,
+            peak: 0,
+            released: 0,
+            reused: 0,
+            window: 0,
+        }
+    }
+
+    /// Free pages that may stay resident while `in_use` pages are in use.
+    #[inline]
+    pub(super) fn bound(&self, in_use: usize) -> usize {
+        self.min.max(in_use * self.share / 1024).max(self.raised)
+    }
+
+    /// Notes how many pages are in use.
+    #[inline]
+    pub(super) fn note_use(&mut self, in_use: usize) {
+        self.peak = self.peak.max(in_use);
+    }
+
+    /// Notes that pages were given back.
+    pub(super) fn note_released(&mut self, pages: usize, now: u64) {
+        if now.saturating_sub(self.window) > REGRET_NS {
+            self.released = 0;
+            self.reused = 0;
+        }
+        self.window = now;
+        self.released += pages;
+    }
+
+    /// Notes that pages which were not resident are wanted. `now` is asked only if it matters.
+    #[inline]
+    pub(super) fn note_reused(&mut self, pages: usize, now: impl FnOnce() -> u64) {
+        if self.released != 0 {
+            self.regret(pages, now());
+        }
+    }
+
+    #[cold]
+    fn regret(&mut self, pages: usize, now: u64) {
+        if now.saturating_sub(self.window) > REGRET_NS {
+            self.released = 0;
+            self.reused = 0;
+            return;
+        }
+        self.reused += pages;
+        if self.reused >= self.released.div_ceil(4) {
+            let most = self.max.min(self.peak / 4);
+            self.raised = (self.raised.max(self.min) * 2).min(most);
+            self.released = 0;
+            self.reused = 0;
+        }
+    }
+
+    /// A second passed while `in_use` pages were in use.
+    pub(super) fn decay(&mut self, in_use: usize) {
+        self.raised -= self.raised.div_ceil(8);
+        self.peak = in_use.max(self.peak - self.peak / 8);
+    }
+}

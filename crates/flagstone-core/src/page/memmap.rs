@@ -1,0 +1,222 @@
+//! The memmap: where pages, and what is known about them, lie in one reservation.
+//!
+//! ```text
+//!   reserve ─► [ control | page map | resident bits | descriptors | slack ][ data ............ ]
+//!                          1 B/page   1 bit/page      64 B/page             ▲ aligned to a block
+//!                                                                           │ of Order::MAX
+//!                                                                           pfn 0
+//! ```
+//!
+//! Parts are committed as the zones' frontiers advance: page map and resident bits as one prefix
+//! of all pages (so that any address below [`Memmap::map_limit`] may be looked up without a
+//! lock), descriptors and data zone by zone.
+//!
+//! Every pointer into the reservation is derived here, from the base of its part.
+//!
+//! Invariants
+//! - `memmap.limit`: page map bytes and resident bits of all pages below the limit are readable.
+
+use super::descriptor::Descriptor;
+use super::resident::Resident;
+use crate::base::{Order, PageSize, Pfn};
+use crate::platform::{OutOfMemory, Platform};
+use crate::sync::AtomicUsize;
+use crate::sync::Ordering::{AcqRel, Acquire};
+use core::ptr::NonNull;
+
+/// Bytes of each part, all rounded to pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Layout {
+    pub control: usize,
+    pub map: usize,
+    pub resident: usize,
+    pub descriptors: usize,
+    pub data: usize,
+    align: usize,
+}
+
+impl Layout {
+    /// The parts for `data` bytes of pages and `control` bytes of zones and pagesets.
+    pub(super) fn of(page_size: PageSize, control: usize, data: usize) -> Self {
+        let pages = data >> page_size.shift();
+        let whole = |bytes: usize| bytes.next_multiple_of(page_size.bytes());
+        Self {
+            control: whole(control),
+            map: whole(pages),
+            resident: whole(pages.div_ceil(64) * 8),
+            descriptors: whole(pages * size_of::<Descriptor>()),
+            data,
+            align: page_size.block_bytes(Order::MAX),
+        }
+    }
+
+    /// Bytes in front of the data, slack excluded.
+    pub(super) fn header(&self) -> usize {
+        self.control + self.map + self.resident + self.descriptors
+    }
+
+    /// Bytes to reserve, and their alignment.
+    pub(super) fn reservation(&self) -> (usize, usize) {
+        (
+            self.header().next_multiple_of(self.align) + self.data,
+            self.align,
+        )
+    }
+
+    fn control_offset(&self) -> usize {
+        self.header().next_multiple_of(self.align) - self.header()
+    }
+}
+
+/// The parts of the reservation, as addresses.
+#[derive(Debug)]
+pub struct Memmap {
+    data: NonNull<u8>,
+    map: NonNull<u8>,
+    descriptors: NonNull<Descriptor>,
+    resident: Resident,
+    page_size: PageSize,
+    pages: u32,
+    /// Bytes of data, counted from the base, whose page map may be read (`memmap.limit`).
+    limit: AtomicUsize,
+}
+
+// SAFETY: addresses of memory that lives as long as the allocator and holds only atomics or
+// pages that their owners use.
+unsafe impl Send for Memmap {}
+// SAFETY: as above.
+unsafe impl Sync for Memmap {}
+
+impl Memmap {
+    /// The parts of `reservation`, laid out by `layout`; also answers where control starts.
+    ///
+    /// # Safety
+    /// 1. `reservation` starts a live reservation of `layout.reservation()`.
+    pub(super) unsafe fn new(
+        reservation: NonNull<u8>,
+        layout: &Layout,
+        page_size: PageSize,
+    ) -> (Self, NonNull<u8>) {
+        // SAFETY: obligation 1: all offsets stay inside the reservation.
+        let at = |offset: usize| unsafe { reservation.byte_add(offset) };
+        let control = layout.control_offset();
+        let map = control + layout.control;
+        let resident = map + layout.map;
+        let descriptors = resident + layout.resident;
+        let memmap = Self {
+            data: at(descriptors + layout.descriptors),
+            map: at(map),
+            descriptors: at(descriptors).cast(),
+            // SAFETY: obligation 1; committed before use by `commit`.
+            resident: unsafe { Resident::new(at(resident).cast()) },
+            page_size,
+            pages: (layout.data >> page_size.shift()) as u32,
+            limit: AtomicUsize::new(0),
+        };
+        (memmap, at(control))
+    }
+
+    /// Where data starts: the address of pfn 0.
+    #[inline]
+    #[must_use]
+    pub const fn base(&self) -> NonNull<u8> {
+        self.data
+    }
+
+    /// The page map: one byte for each page.
+    #[inline]
+    #[must_use]
+    pub const fn page_map(&self) -> NonNull<u8> {
+        self.map
+    }
+
+    /// The page size.
+    #[inline]
+    #[must_use]
+    pub const fn page_size(&self) -> PageSize {
+        self.page_size
+    }
+
+    /// Pages of data reserved.
+    #[inline]
+    #[must_use]
+    pub const fn pages(&self) -> u32 {
+        self.pages
+    }
+
+    /// Bytes of data, counted from the base, below which page map bytes may be read.
+    #[inline]
+    #[must_use]
+    pub const fn map_limit(&self) -> &AtomicUsize {
+        &self.limit
+    }
+
+    /// Which pages of free blocks are resident.
+    #[inline]
+    pub(super) const fn resident(&self) -> &Resident {
+        &self.resident
+    }
+
+    /// A page's descriptor. The page must lie below its zone's frontier.
+    #[inline]
+    #[must_use]
+    pub fn descriptor(&self, pfn: Pfn) -> &Descriptor {
+        debug_assert!(pfn.0 < self.pages, "{pfn:?}");
+        // SAFETY: pfns of this allocator lie inside the reservation, and their descriptors were
+        // committed (zeroed: valid) before the frontier passed them.
+        unsafe { self.descriptors.add(pfn.index()).as_ref() }
+    }
+
+    /// A page's address.
+    #[inline]
+    #[must_use]
+    pub fn address(&self, pfn: Pfn) -> NonNull<u8> {
+        debug_assert!(pfn.0 <= self.pages, "{pfn:?}");
+        // SAFETY: as above: inside the reservation.
+        unsafe { self.data.byte_add(pfn.index() << self.page_size.shift()) }
+    }
+
+    /// The page that holds `address`, if it is below the page map's limit.
+    #[inline]
+    #[must_use]
+    pub fn lookup(&self, address: *const u8) -> Option<Pfn> {
+        let offset = address.addr().wrapping_sub(self.data.addr().get());
+        (offset < self.limit.load(Acquire))
+            .then_some(Pfn((offset >> self.page_size.shift()) as u32))
+    }
+
+    /// Commits what is known about the pages `from..to` (not their data).
+    ///
+    /// # Errors
+    /// `OutOfMemory` when the system refuses; the limit has not moved then.
+    pub(super) fn commit<P: Platform>(&self, from: Pfn, to: Pfn) -> Result<(), OutOfMemory> {
+        let (first, last) = (from.index(), to.index());
+        let each = size_of::<Descriptor>();
+        self.commit_part::<P>(self.descriptors.cast(), first * each, last * each)?;
+        let known = self.limit.load(Acquire) >> self.page_size.shift();
+        if last <= known {
+            return Ok(());
+        }
+        // One page of resident bits at a time: 128 MiB of data with 4 KiB pages.
+        let unit = self.page_size.bytes() * 8;
+        let target = last.next_multiple_of(unit).min(self.pages as usize);
+        self.commit_part::<P>(self.map, known, target)?;
+        self.commit_part::<P>(self.resident.base(), known / 8, target.div_ceil(64) * 8)?;
+        self.limit
+            .fetch_max(target << self.page_size.shift(), AcqRel);
+        Ok(())
+    }
+
+    fn commit_part<P: Platform>(
+        &self,
+        part: NonNull<u8>,
+        from: usize,
+        to: usize,
+    ) -> Result<(), OutOfMemory> {
+        let page = self.page_size.bytes();
+        let from = from & !(page - 1);
+        let bytes = to.next_multiple_of(page) - from;
+        // SAFETY: both ends are page-aligned and inside the part, whose length is whole pages.
+        unsafe { P::commit(part.byte_add(from), bytes) }
+    }
+}

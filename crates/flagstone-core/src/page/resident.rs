@@ -1,0 +1,87 @@
+//! Resident bits: which pages of free blocks still hold memory of the system.
+//!
+//! ```text
+//!   bit 1   the page was used since it was last given back: resident, contents unknown
+//!   bit 0   never used, or given back: not resident, reads as zero
+//! ```
+//!
+//! A bit means something only while its page is in a zone's free areas; owners of pages leave
+//! the bits of their blocks alone. So blocks of both kinds merge freely and the count of resident
+//! free pages stays exact, for one word operation per free of up to 64 pages.
+//!
+//! Locking: the zone's lock; relaxed atomics, since words are only shared inside one zone.
+
+use crate::base::{PageCount, Pfn};
+use crate::sync::Ordering::Relaxed;
+use core::ptr::NonNull;
+use core::sync::atomic::AtomicU64;
+
+/// One bit for each page of the reservation.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Resident {
+    words: NonNull<AtomicU64>,
+}
+
+impl Resident {
+    /// Bits in memory that is zeroed when first committed.
+    ///
+    /// # Safety
+    /// 1. `words` starts a part of the reservation with a bit for every page; the owner commits
+    ///    it before bits are used.
+    pub(super) unsafe fn new(words: NonNull<AtomicU64>) -> Self {
+        Self { words }
+    }
+
+    /// Where the words start.
+    pub(super) fn base(self) -> NonNull<u8> {
+        self.words.cast()
+    }
+
+    /// Pages of the range that are resident.
+    #[inline]
+    pub(super) fn count(self, pfn: Pfn, pages: PageCount) -> usize {
+        let mut sum = 0;
+        self.each_word(pfn, pages, |word, mask| {
+            sum += (word.load(Relaxed) & mask).count_ones() as usize;
+        });
+        sum
+    }
+
+    /// Whether any page of the range is resident.
+    #[inline]
+    pub(super) fn any(self, pfn: Pfn, pages: PageCount) -> bool {
+        let mut found = 0;
+        self.each_word(pfn, pages, |word, mask| found |= word.load(Relaxed) & mask);
+        found != 0
+    }
+
+    /// Notes that the whole range is resident.
+    #[inline]
+    pub(super) fn set(self, pfn: Pfn, pages: PageCount) {
+        self.each_word(pfn, pages, |word, mask| {
+            word.store(word.load(Relaxed) | mask, Relaxed);
+        });
+    }
+
+    /// Notes that the whole range was given back.
+    #[inline]
+    pub(super) fn clear(self, pfn: Pfn, pages: PageCount) {
+        self.each_word(pfn, pages, |word, mask| {
+            word.store(word.load(Relaxed) & !mask, Relaxed);
+        });
+    }
+
+    #[inline]
+    fn each_word(self, pfn: Pfn, pages: PageCount, mut step: impl FnMut(&AtomicU64, u64)) {
+        let mut at = pfn.index();
+        let end = at + pages.0;
+        while at < end {
+            let bit = at % 64;
+            let here = (end - at).min(64 - bit);
+            let mask = (u64::MAX >> (64 - here)) << bit;
+            // SAFETY: pages below a frontier have committed bits (`memmap.limit`).
+            step(unsafe { self.words.add(at / 64).as_ref() }, mask);
+            at += here;
+        }
+    }
+}

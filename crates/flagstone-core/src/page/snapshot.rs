@@ -1,0 +1,83 @@
+//! What the page layer says about itself.
+
+use super::buddy::ORDERS;
+use super::zone::ZoneCounters;
+
+/// One zone, or the sum of all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ZoneSnapshot {
+    /// Pages the zone may ever hold.
+    pub span_pages: usize,
+    /// Pages below the frontier.
+    pub frontier_pages: usize,
+    /// Pages whose data and descriptors are committed.
+    pub committed_pages: usize,
+    /// Pages outside the free areas (those in pagesets included).
+    pub in_use_pages: usize,
+    /// Free pages in the free areas.
+    pub free_pages: usize,
+    /// Free pages that are resident, in the free areas.
+    pub free_resident_pages: usize,
+    /// Pages being given back at this moment.
+    pub parked_pages: usize,
+    /// Free blocks by order with a resident page.
+    pub resident_blocks: [u32; ORDERS],
+    /// Free blocks by order that are wholly given back or never used.
+    pub released_blocks: [u32; ORDERS],
+    /// Resident free pages the zone may keep.
+    pub keep_pages: usize,
+    /// What happened since the start.
+    pub counters: ZoneCounters,
+}
+
+/// The whole page layer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PageSnapshot {
+    /// Bytes in a page.
+    pub page_bytes: usize,
+    /// Number of zones.
+    pub zones: usize,
+    /// The sum of all zones.
+    pub total: ZoneSnapshot,
+    /// Bytes handed out by `alloc_own`.
+    pub own_bytes: usize,
+    /// Bytes of page map, resident bits and descriptors committed.
+    pub memmap_bytes: usize,
+    /// Bytes of zones and pagesets.
+    pub control_bytes: usize,
+    /// Bytes inside live blocks given back by `release_pages`, in all.
+    pub hole_bytes_total: u64,
+}
+
+impl ZoneSnapshot {
+    /// Adds another zone's figures.
+    pub fn add(&mut self, other: &Self) {
+        self.span_pages += other.span_pages;
+        self.frontier_pages += other.frontier_pages;
+        self.committed_pages += other.committed_pages;
+        self.in_use_pages += other.in_use_pages;
+        self.free_pages += other.free_pages;
+        self.free_resident_pages += other.free_resident_pages;
+        self.parked_pages += other.parked_pages;
+        for order in 0..ORDERS {
+            self.resident_blocks[order] += other.resident_blocks[order];
+            self.released_blocks[order] += other.released_blocks[order];
+        }
+        self.keep_pages = self.keep_pages.saturating_add(other.keep_pages);
+        self.counters.add(&other.counters);
+    }
+}
+
+impl ZoneCounters {
+    /// Adds another zone's events.
+    pub fn add(&mut self, other: &Self) {
+        self.alloc_pages += other.alloc_pages;
+        self.free_pages += other.free_pages;
+        self.lock_waits += other.lock_waits;
+        self.lock_takes += other.lock_takes;
+        self.released_pages += other.released_pages;
+        self.release_calls += other.release_calls;
+        self.fresh_pages += other.fresh_pages;
+        self.commit_calls += other.commit_calls;
+    }
+}

@@ -1,0 +1,439 @@
+//! A zone: the pages of one memory node, behind one lock.
+//!
+//! ```text
+//!   start                         frontier        committed                         end
+//!     │ in use and free blocks       │ usable, not   │ reserved                      │
+//!     │ (buddy)                      │ yet free      │                               │
+//! ```
+//!
+//! The frontier moves by whole blocks of the largest order when the free areas cannot serve a
+//! request; memory behind it is committed in steps of an eighth of what is there.
+//!
+//! Invariants
+//! - `zone.counts`: pages below the frontier are in use or on the free areas' lists, and the
+//!   zone's numbers say how many of which.
+//! - `zone.parked`: blocks being given back are on the parked list while `releasing` is set.
+//!
+//! Locking: [`LockKind::Zone`], the last lock of a path. A signal handler on top of the holder
+//! gets nothing from the zone; what it frees waits on the `deferred` stack, which the next holder
+//! empties.
+
+use super::buddy::{FreeAreas, Taken, largest_block};
+use super::config::Retention;
+use super::descriptor::{Descriptor, PageKind, flag};
+use super::keep::Keep;
+use super::list::PageList;
+use super::memmap::Memmap;
+use super::snapshot::ZoneSnapshot;
+use crate::base::{NodeId, Order, PageCount, Pfn};
+use crate::platform::{Access, Guard, Line, Lock, LockKind, Platform};
+use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use crate::sync::{AtomicU32, AtomicUsize};
+use core::marker::PhantomData;
+
+/// Most bytes of data one call commits. Why 64 MiB: the call is rare then, and a refusal near a
+/// limit still leaves smaller steps to try.
+const COMMIT_BYTES_MAX: usize = 64 << 20;
+
+/// A block handed to an owner.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Block {
+    /// Its head page.
+    pub pfn: Pfn,
+    /// Every byte of it reads as zero.
+    pub zeroed: bool,
+}
+
+/// What happened in a zone, in events or pages since the start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ZoneCounters {
+    /// Pages taken out of the free areas (S3's alloc_zone).
+    pub alloc_pages: u64,
+    /// Pages put back into the free areas.
+    pub free_pages: u64,
+    /// Times the lock was held by another when it was wanted.
+    pub lock_waits: u64,
+    /// Times the lock was taken.
+    pub lock_takes: u64,
+    /// Pages given back to the system, in all.
+    pub released_pages: u64,
+    /// Calls that gave pages back.
+    pub release_calls: u64,
+    /// Pages taken from blocks that were not resident.
+    pub fresh_pages: u64,
+    /// Calls that committed memory.
+    pub commit_calls: u64,
+}
+
+/// What the zone lock protects.
+#[derive(Debug)]
+pub(super) struct ZoneCore {
+    pub(super) areas: FreeAreas,
+    pub(super) committed: Pfn,
+    pub(super) parked: PageList,
+    pub(super) parked_pages: usize,
+    pub(super) releasing: bool,
+    pub(super) keep: Keep,
+    pub(super) counters: ZoneCounters,
+}
+
+/// A zone.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub(super) struct Zone<P: Platform> {
+    core: Lock<ZoneCore>,
+    shared: Shared,
+    start: Pfn,
+    end: Pfn,
+    node: NodeId,
+    world: PhantomData<fn() -> P>,
+}
+
+/// What is read without the lock.
+#[repr(C, align(64))]
+#[derive(Debug)]
+struct Shared {
+    frontier: AtomicU32,
+    deferred: AtomicU32,
+    in_use: AtomicUsize,
+}
+
+impl<P: Platform> Zone<P> {
+    /// A zone of the pages `start..end`, none of them committed yet.
+    pub(super) fn new(node: NodeId, start: Pfn, end: Pfn, rule: &Retention, map: &Memmap) -> Self {
+        Self {
+            core: Lock::new(
+                LockKind::Zone,
+                ZoneCore {
+                    areas: FreeAreas::new(start),
+                    committed: start,
+                    parked: PageList::new(),
+                    parked_pages: 0,
+                    releasing: false,
+                    keep: Keep::new(rule, map.page_size()),
+                    counters: ZoneCounters::default(),
+                },
+            ),
+            shared: Shared {
+                frontier: AtomicU32::new(start.0),
+                deferred: AtomicU32::new(Pfn::NONE.0),
+                in_use: AtomicUsize::new(0),
+            },
+            start,
+            end,
+            node,
+            world: PhantomData,
+        }
+    }
+
+    /// First page.
+    pub(super) const fn start(&self) -> Pfn {
+        self.start
+    }
+
+    /// First page beyond.
+    pub(super) const fn end(&self) -> Pfn {
+        self.end
+    }
+
+    /// First page never used yet; descriptors below it are committed.
+    #[inline]
+    pub(super) fn frontier(&self) -> Pfn {
+        Pfn(self.shared.frontier.load(Acquire))
+    }
+
+    /// Pages outside the free areas, as of the last lock section.
+    #[inline]
+    pub(super) fn in_use(&self) -> usize {
+        self.shared.in_use.load(Relaxed)
+    }
+
+    /// The lock's word, for fork handling.
+    pub(super) fn raw(&self) -> &crate::platform::RawLock {
+        self.core.raw()
+    }
+
+    /// Takes the lock and empties the deferred stack; `None` on top of the holder.
+    #[inline]
+    pub(super) fn lock(&self, map: &Memmap) -> Option<Guard<'_, P, ZoneCore>> {
+        let mut core = match self.core.try_lock::<P>() {
+            Some(core) => core,
+            None => {
+                let mut core = self.core.lock::<P>().ok()?;
+                core.counters.lock_waits += 1;
+                core
+            }
+        };
+        P::touch(Line::Zone, (&raw const self.core).cast(), Access::Write);
+        core.counters.lock_takes += 1;
+        if self.shared.deferred.load(Relaxed) != Pfn::NONE.0 {
+            self.drain_deferred(&mut core, map);
+        }
+        Some(core)
+    }
+
+    /// A run of `pages`, at most a block of the largest order.
+    pub(super) fn alloc(&self, map: &Memmap, pages: PageCount) -> Option<Block> {
+        let order = Order::new(crate::base::fls(pages.0 as u64 - 1))?;
+        let mut core = self.lock(map)?;
+        let taken = self.take(&mut core, map, order)?;
+        core.areas.give_back_tail::<P>(map, taken, pages);
+        let zeroed = self.hand_out(&mut core, map, taken, pages, PageKind::Run);
+        self.publish(&mut core);
+        drop(core);
+        set_tails(map, taken.pfn, pages);
+        Some(Block {
+            pfn: taken.pfn,
+            zeroed,
+        })
+    }
+
+    /// Puts a block or run back; what it held is resident. Never fails.
+    ///
+    /// # Safety
+    /// 1. `pfn` heads a live block of `pages` pages of this zone, given up by its owner.
+    #[inline]
+    pub(super) unsafe fn free(&self, map: &Memmap, pfn: Pfn, pages: PageCount) {
+        let Some(mut core) = self.lock(map) else {
+            // SAFETY: obligation 1.
+            return unsafe { self.defer(map, pfn, pages) };
+        };
+        self.put(&mut core, map, pfn, pages);
+        let excess = self.publish(&mut core);
+        drop(core);
+        if excess {
+            self.release_excess(map);
+        }
+    }
+
+    /// Frees the tail of a run: its pages from `new` on.
+    ///
+    /// # Safety
+    /// 1. `pfn` heads a live run of `old` pages of this zone; the caller owns it; `0 < new < old`.
+    pub(super) unsafe fn shrink(&self, map: &Memmap, pfn: Pfn, old: PageCount, new: PageCount) {
+        let tail = pfn.plus(new);
+        let rest = PageCount(old.0 - new.0);
+        map.descriptor(pfn).pages.store(new.0 as u32, Relaxed);
+        map.descriptor(tail).pages.store(1, Relaxed);
+        // SAFETY: obligation 1: the tail is nobody else's.
+        unsafe { self.free(map, tail, rest) };
+    }
+
+    /// Lengthens a run in place if the pages behind it are free.
+    ///
+    /// # Safety
+    /// 1. As for `shrink`, with `old < new`.
+    pub(super) unsafe fn grow(
+        &self,
+        map: &Memmap,
+        pfn: Pfn,
+        old: PageCount,
+        new: PageCount,
+    ) -> bool {
+        let Some(mut core) = self.lock(map) else {
+            return false;
+        };
+        let wanted = pfn.plus(new);
+        let mut at = pfn.plus(old);
+        while at < wanted {
+            if at >= self.end {
+                return false;
+            }
+            if at == core.areas.frontier() && !self.advance(&mut core, map) {
+                return false;
+            }
+            let page = map.descriptor(at);
+            if page.kind() != PageKind::Buddy {
+                return false;
+            }
+            at = at.plus(page.order().pages());
+        }
+        at = pfn.plus(old);
+        while at < wanted {
+            let taken = core.areas.take_at::<P>(map, at);
+            let pages = PageCount((wanted.0 - at.0) as usize)
+                .0
+                .min(taken.order.pages().0);
+            core.areas.give_back_tail::<P>(map, taken, PageCount(pages));
+            self.hand_out(&mut core, map, taken, PageCount(pages), PageKind::Tail);
+            at = at.plus(PageCount(pages));
+        }
+        self.publish(&mut core);
+        drop(core);
+        set_tails(map, pfn, new);
+        true
+    }
+
+    /// The zone's figures; `None` on top of the lock's holder.
+    pub(super) fn snapshot(&self, map: &Memmap) -> Option<ZoneSnapshot> {
+        let core = self.lock(map)?;
+        let blocks = |released: bool| {
+            core::array::from_fn(|o| {
+                Order::new(o as u32).map_or(0, |order| core.areas.count(order, released))
+            })
+        };
+        let in_use = self.used(&core);
+        Some(ZoneSnapshot {
+            span_pages: (self.end.0 - self.start.0) as usize,
+            frontier_pages: (core.areas.frontier().0 - self.start.0) as usize,
+            committed_pages: (core.committed.0 - self.start.0) as usize,
+            in_use_pages: in_use,
+            free_pages: core.areas.pages(),
+            free_resident_pages: core.areas.resident(),
+            parked_pages: core.parked_pages,
+            resident_blocks: blocks(false),
+            released_blocks: blocks(true),
+            keep_pages: core.keep.bound(in_use),
+            counters: core.counters,
+        })
+    }
+
+    /// A block of `order` from the free areas, advancing the frontier where needed.
+    pub(super) fn take(&self, core: &mut ZoneCore, map: &Memmap, order: Order) -> Option<Taken> {
+        loop {
+            if let Some(taken) = core.areas.take::<P>(map, order) {
+                return Some(taken);
+            }
+            if !self.advance(core, map) {
+                return None;
+            }
+        }
+    }
+
+    /// Makes `pages` of a taken block somebody's; answers whether they read as zero.
+    pub(super) fn hand_out(
+        &self,
+        core: &mut ZoneCore,
+        map: &Memmap,
+        taken: Taken,
+        pages: PageCount,
+        kind: PageKind,
+    ) -> bool {
+        let page = map.descriptor(taken.pfn);
+        page.set_kind(kind);
+        page.set_order(taken.order);
+        page.set_node(self.node);
+        page.flags.store(0, Relaxed);
+        core.counters.alloc_pages += pages.0 as u64;
+        let zeroed = taken.released || !map.resident().any(taken.pfn, pages);
+        if zeroed {
+            core.counters.fresh_pages += pages.0 as u64;
+            core.keep.note_reused(pages.0, P::now);
+        }
+        zeroed
+    }
+
+    /// Puts pages back into the free areas as resident ones.
+    pub(super) fn put(&self, core: &mut ZoneCore, map: &Memmap, pfn: Pfn, pages: PageCount) {
+        map.resident().set(pfn, pages);
+        core.counters.free_pages += pages.0 as u64;
+        core.areas.free_range::<P>(map, pfn, pages);
+    }
+
+    /// Publishes what is read without the lock; answers whether too much free memory is resident.
+    #[inline]
+    pub(super) fn publish(&self, core: &mut ZoneCore) -> bool {
+        let in_use = self.used(core);
+        self.shared.in_use.store(in_use, Relaxed);
+        core.keep.note_use(in_use);
+        !core.releasing && core.areas.resident() > core.keep.bound(in_use)
+    }
+
+    /// Pages below the frontier that are neither free nor parked.
+    pub(super) fn used(&self, core: &ZoneCore) -> usize {
+        (core.areas.frontier().0 - self.start.0) as usize - core.areas.pages() - core.parked_pages
+    }
+
+    /// Moves the frontier by one block; `false` at the end, or when the system refuses.
+    fn advance(&self, core: &mut ZoneCore, map: &Memmap) -> bool {
+        let frontier = core.areas.frontier();
+        if frontier == core.committed && !self.commit_more(core, map) {
+            return false;
+        }
+        let order = largest_block(frontier, (core.committed.0 - frontier.0) as usize);
+        core.areas.grow::<P>(map, order);
+        self.shared.frontier.store(core.areas.frontier().0, Release);
+        true
+    }
+
+    #[cold]
+    fn commit_more(&self, core: &mut ZoneCore, map: &Memmap) -> bool {
+        let from = core.committed;
+        let left = (self.end.0 - from.0) as usize;
+        let block = Order::MAX.pages().0;
+        let most = (COMMIT_BYTES_MAX >> map.page_size().shift()).max(block);
+        let grown = (from.0 - self.start.0) as usize / 8;
+        let mut step = grown.next_multiple_of(block).clamp(block, most).min(left);
+        while step > 0 {
+            let to = from.plus(PageCount(step));
+            core.counters.commit_calls += 1;
+            let granted = map.commit::<P>(from, to).is_ok() && {
+                let bytes = PageCount(step).bytes(map.page_size());
+                // SAFETY: the range is whole pages of the reservation's data.
+                unsafe { P::commit(map.address(from), bytes) }.is_ok()
+            };
+            if granted {
+                core.committed = to;
+                return true;
+            }
+            step = if step <= block {
+                0
+            } else {
+                (step / 2).next_multiple_of(block)
+            };
+        }
+        false
+    }
+
+    /// Leaves a block for the next holder of the lock.
+    ///
+    /// # Safety
+    /// 1. As for `free`.
+    #[cold]
+    unsafe fn defer(&self, map: &Memmap, pfn: Pfn, pages: PageCount) {
+        let page = map.descriptor(pfn);
+        page.set_kind(PageKind::Parked);
+        page.spare.store(pages.0 as u32, Relaxed);
+        let head = &self.shared.deferred;
+        let mut first = head.load(Relaxed);
+        loop {
+            page.next.store(first, Relaxed);
+            match head.compare_exchange_weak(first, pfn.0, Release, Relaxed) {
+                Ok(_) => return,
+                Err(now) => first = now,
+            }
+        }
+    }
+
+    #[cold]
+    fn drain_deferred(&self, core: &mut ZoneCore, map: &Memmap) {
+        let mut pfn = Pfn(self.shared.deferred.swap(Pfn::NONE.0, AcqRel));
+        while pfn.is_some() {
+            let page = map.descriptor(pfn);
+            let next = Pfn(page.next.load(Relaxed));
+            let pages = PageCount(page.spare.load(Relaxed) as usize);
+            self.put(core, map, pfn, pages);
+            pfn = next;
+        }
+    }
+}
+
+/// Makes the pages of a block name its head, and the head say how many there are.
+///
+/// The block is the caller's already, so no lock is needed (`page.tails`).
+pub(super) fn set_tails(map: &Memmap, pfn: Pfn, pages: PageCount) {
+    let head = map.descriptor(pfn);
+    let known = head.pages.load(Relaxed).max(1) as usize;
+    for distance in known..pages.0 {
+        let tail: &Descriptor = map.descriptor(pfn.plus(PageCount(distance)));
+        tail.set_kind(PageKind::Tail);
+        tail.pages.store(distance as u32, Relaxed);
+    }
+    head.pages.store(pages.0 as u32, Relaxed);
+}
+
+/// Whether the block came from pages that are not resident, while a pageset keeps it.
+pub(super) fn mark_released(page: &Descriptor, released: bool) {
+    page.flags
+        .store(if released { flag::RELEASED } else { 0 }, Relaxed);
+}

@@ -1,0 +1,457 @@
+//! A world for tests: memory from the heap, chosen CPUs, a clock moved by hand, refusals.
+//!
+//! ```text
+//!   World ── Arc ──► one per test; a thread enters it and says which CPU it is on
+//!     reservations   heap memory with one state per page: reserved, committed
+//!     budget         bytes that may be committed at once
+//!     refusals       the n-th commit from now fails
+//! ```
+//!
+//! Memory that is not committed holds [`POISON`]; committing zeroes it, decommitting zeroes it
+//! again, so that reading what was given back is seen as lost contents.
+//!
+//! Feature `testing`; the only part of the crate that uses `std`.
+
+use super::percpu::{exchange_owned, pop_owned, push_owned};
+use super::{CpuArea, Fault, LockKind, OutOfMemory, Platform, RawLock, SheafWord, Slot};
+use crate::base::{CpuId, NodeId, PageSize};
+use core::ptr::NonNull;
+use std::alloc::Layout;
+use std::cell::{Cell, RefCell};
+use std::string::String;
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::vec::Vec;
+
+/// What pages hold that are reserved but not committed, in worlds that poison.
+pub const POISON: u8 = 0xA5;
+
+/// How a world is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup {
+    /// Page size.
+    pub page_size: PageSize,
+    /// CPUs; CPU `c` is near node `c % nodes`.
+    pub cpus: u32,
+    /// Memory nodes.
+    pub nodes: u8,
+    /// What `memory_limit` answers, and how much may be committed.
+    pub memory_limit: usize,
+    /// Largest reservation granted.
+    pub reserve_limit: usize,
+    /// Fill reserved memory with [`POISON`] (touches all of it: for small worlds).
+    pub poison: bool,
+    /// Bytes of data cache for each CPU.
+    pub cache_slice: usize,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            page_size: PageSize::K4,
+            cpus: 2,
+            nodes: 1,
+            memory_limit: 1 << 30,
+            reserve_limit: 1 << 30,
+            poison: false,
+            cache_slice: 1 << 20,
+        }
+    }
+}
+
+struct Reservation {
+    start: NonNull<u8>,
+    layout: Layout,
+    committed: Vec<bool>,
+}
+
+// SAFETY: plain memory; the world's mutex guards the states.
+unsafe impl Send for Reservation {}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        // SAFETY: `reserve` allocated it with this layout.
+        unsafe { std::alloc::dealloc(self.start.as_ptr(), self.layout) };
+    }
+}
+
+/// The state of one test's world.
+pub struct World {
+    setup: Setup,
+    reservations: Mutex<Vec<Reservation>>,
+    committed: AtomicUsize,
+    decommitted: AtomicUsize,
+    decommit_calls: AtomicUsize,
+    budget: AtomicUsize,
+    refuse_after: AtomicI64,
+    clock: AtomicU64,
+    warnings: Mutex<Vec<String>>,
+    slot_locks: Vec<RawLock>,
+}
+
+std::thread_local! {
+    static WORLD: RefCell<Option<Arc<World>>> = const { RefCell::new(None) };
+    static CPU: Cell<u32> = const { Cell::new(0) };
+    static TOKEN: u64 = {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        NEXT.fetch_add(1, Relaxed)
+    };
+}
+
+impl World {
+    /// A world, entered by the calling thread on CPU 0.
+    #[must_use]
+    pub fn enter_new(setup: Setup) -> Arc<Self> {
+        let world = Arc::new(Self {
+            setup,
+            reservations: Mutex::new(Vec::new()),
+            committed: AtomicUsize::new(0),
+            decommitted: AtomicUsize::new(0),
+            decommit_calls: AtomicUsize::new(0),
+            budget: AtomicUsize::new(setup.memory_limit),
+            refuse_after: AtomicI64::new(-1),
+            clock: AtomicU64::new(1_000_000_000),
+            warnings: Mutex::new(Vec::new()),
+            slot_locks: (0..setup.cpus)
+                .map(|_| RawLock::new(LockKind::Local))
+                .collect(),
+        });
+        world.enter(CpuId(0));
+        world
+    }
+
+    /// Makes this the calling thread's world and puts the thread on `cpu`.
+    pub fn enter(self: &Arc<Self>, cpu: CpuId) {
+        WORLD.with(|slot| *slot.borrow_mut() = Some(Arc::clone(self)));
+        self.run_on(cpu);
+    }
+
+    /// Moves the calling thread to `cpu`.
+    pub fn run_on(&self, cpu: CpuId) {
+        assert!(cpu.0 < self.setup.cpus, "{cpu:?} does not exist");
+        CPU.with(|slot| slot.set(cpu.0));
+    }
+
+    /// Moves the clock.
+    pub fn advance(&self, nanoseconds: u64) {
+        self.clock.fetch_add(nanoseconds, Relaxed);
+    }
+
+    /// From now on at most `bytes` may be committed at once.
+    pub fn set_budget(&self, bytes: usize) {
+        self.budget.store(bytes, Relaxed);
+    }
+
+    /// Lets `commits` calls succeed and refuses those after them; `None` refuses nothing.
+    pub fn refuse_after(&self, commits: Option<u32>) {
+        self.refuse_after
+            .store(commits.map_or(-1, i64::from), Relaxed);
+    }
+
+    /// Bytes committed now; decommitting does not lower it (the range stays usable).
+    #[must_use]
+    pub fn committed_bytes(&self) -> usize {
+        self.committed.load(Relaxed)
+    }
+
+    /// Bytes given back in all, and by how many calls.
+    #[must_use]
+    pub fn decommitted(&self) -> (usize, usize) {
+        (
+            self.decommitted.load(Relaxed),
+            self.decommit_calls.load(Relaxed),
+        )
+    }
+
+    /// The lines reported so far.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        self.warnings
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    fn reservations(&self) -> MutexGuard<'_, Vec<Reservation>> {
+        self.reservations
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now_in<T>(step: impl FnOnce(&Self) -> T) -> T {
+        WORLD.with(|slot| {
+            let slot = slot.borrow();
+            step(slot.as_ref().expect("the thread has entered a world"))
+        })
+    }
+
+    fn on_cpu<T>(cpu: CpuId, step: impl FnOnce() -> T) -> T {
+        // The world lives in the thread's slot until the thread enters another one.
+        let world = WORLD.with(|slot| slot.borrow().clone()).expect("a world");
+        let lock = &world.slot_locks[cpu.index()];
+        assert!(
+            Testing::acquire(lock).is_ok(),
+            "a slot step inside a slot step"
+        );
+        let out = step();
+        Testing::release_lock(lock);
+        out
+    }
+
+    /// Charges a commit against refusals and budget.
+    fn may_commit(&self, fresh_bytes: usize) -> bool {
+        if self.refuse_after.load(Relaxed) >= 0 && self.refuse_after.fetch_sub(1, Relaxed) <= 0 {
+            self.refuse_after.store(0, Relaxed);
+            return false;
+        }
+        let budget = self.budget.load(Relaxed);
+        self.committed
+            .fetch_update(Relaxed, Relaxed, |now| {
+                Some(now + fresh_bytes).filter(|&then| then <= budget)
+            })
+            .is_ok()
+    }
+}
+
+impl Reservation {
+    /// The pages of a range, by index, if the range is inside.
+    fn pages(
+        &self,
+        start: NonNull<u8>,
+        bytes: usize,
+        page: usize,
+    ) -> Option<core::ops::Range<usize>> {
+        let offset = start.addr().get().checked_sub(self.start.addr().get())?;
+        if offset + bytes > self.layout.size() {
+            return None;
+        }
+        assert_eq!(
+            (offset % page, bytes % page),
+            (0, 0),
+            "the range is whole pages"
+        );
+        Some(offset / page..(offset + bytes) / page)
+    }
+}
+
+/// The platform of tests: every function speaks of the world the calling thread has entered.
+#[derive(Debug)]
+pub struct Testing;
+
+// SAFETY: 1. reservations are heap memory of their own; `commit` zeroes pages that were not
+// committed and `decommit` zeroes pages. 2. CPU counts are constants of a world and `run_on`
+// checks. 3. each CPU's slot steps run under that CPU's lock. 4. the default locks. 5. `fatal`
+// panics.
+unsafe impl Platform for Testing {
+    fn page_size() -> PageSize {
+        World::now_in(|world| world.setup.page_size)
+    }
+
+    fn reserve(bytes: usize, align: usize) -> Option<NonNull<u8>> {
+        World::now_in(|world| {
+            if bytes == 0 || bytes > world.setup.reserve_limit {
+                return None;
+            }
+            let align = align.max(world.setup.page_size.bytes());
+            let layout = Layout::from_size_align(bytes, align).ok()?;
+            // SAFETY: the layout is not empty.
+            let start = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) })?;
+            if world.setup.poison {
+                // SAFETY: just allocated, this long.
+                unsafe { start.write_bytes(POISON, bytes) };
+            }
+            world.reservations().push(Reservation {
+                start,
+                layout,
+                committed: std::vec![false; bytes / world.setup.page_size.bytes()],
+            });
+            Some(start)
+        })
+    }
+
+    unsafe fn commit(start: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory> {
+        World::now_in(|world| {
+            let page = world.setup.page_size.bytes();
+            let mut all = world.reservations();
+            let (reservation, pages) = all
+                .iter_mut()
+                .find_map(|r| r.pages(start, bytes, page).map(|pages| (r, pages)))
+                .expect("the range is inside one reservation");
+            let states = &mut reservation.committed[pages];
+            let fresh = states.iter().filter(|&&done| !done).count() * page;
+            if !world.may_commit(fresh) {
+                return Err(OutOfMemory);
+            }
+            for (index, state) in states.iter_mut().enumerate() {
+                if !*state && world.setup.poison {
+                    // SAFETY: this page of the reservation was not usable before.
+                    unsafe { start.byte_add(index * page).write_bytes(0, page) };
+                }
+                *state = true;
+            }
+            Ok(())
+        })
+    }
+
+    unsafe fn decommit(start: NonNull<u8>, bytes: usize) {
+        World::now_in(|world| {
+            let page = world.setup.page_size.bytes();
+            let all = world.reservations();
+            let (reservation, pages) = all
+                .iter()
+                .find_map(|r| r.pages(start, bytes, page).map(|pages| (r, pages)))
+                .expect("the range is inside one reservation");
+            assert!(
+                reservation.committed[pages].iter().all(|&done| done),
+                "only committed pages are given back"
+            );
+            // SAFETY: committed, and the caller says nobody uses what it held.
+            unsafe { start.write_bytes(0, bytes) };
+            world.decommitted.fetch_add(bytes, Relaxed);
+            world.decommit_calls.fetch_add(1, Relaxed);
+        });
+    }
+
+    unsafe fn release(start: NonNull<u8>, bytes: usize) {
+        World::now_in(|world| {
+            let page = world.setup.page_size.bytes();
+            let mut all = world.reservations();
+            let index = all
+                .iter()
+                .position(|r| r.start == start && r.layout.size() == bytes)
+                .expect("a whole reservation is released");
+            let done = all
+                .swap_remove(index)
+                .committed
+                .iter()
+                .filter(|&&c| c)
+                .count();
+            world.committed.fetch_sub(done * page, Relaxed);
+        });
+    }
+
+    unsafe fn remap(_start: NonNull<u8>, _old: usize, _new: usize) -> Option<NonNull<u8>> {
+        None
+    }
+
+    fn memory_limit() -> usize {
+        World::now_in(|world| world.setup.memory_limit)
+    }
+
+    fn cpu_count() -> u32 {
+        World::now_in(|world| world.setup.cpus)
+    }
+
+    fn current_cpu() -> CpuId {
+        CpuId(CPU.with(Cell::get))
+    }
+
+    fn node_count() -> u8 {
+        World::now_in(|world| world.setup.nodes)
+    }
+
+    fn node_of(cpu: CpuId) -> NodeId {
+        NodeId((cpu.0 % u32::from(Self::node_count())) as u8)
+    }
+
+    fn cache_slice_bytes() -> usize {
+        World::now_in(|world| world.setup.cache_slice)
+    }
+
+    unsafe fn pop(area: CpuArea, slot: Slot) -> Option<NonNull<u8>> {
+        let cpu = Self::current_cpu();
+        // SAFETY: as the caller's; the CPU's lock is held.
+        World::on_cpu(cpu, || unsafe { pop_owned(area, cpu, slot) })
+    }
+
+    unsafe fn push(area: CpuArea, slot: Slot, object: NonNull<u8>) -> bool {
+        let cpu = Self::current_cpu();
+        // SAFETY: as the caller's; the CPU's lock is held.
+        World::on_cpu(cpu, || unsafe { push_owned(area, cpu, slot, object) })
+    }
+
+    unsafe fn exchange(area: CpuArea, slot: Slot, new: SheafWord) -> SheafWord {
+        let cpu = Self::current_cpu();
+        // SAFETY: as the caller's; the CPU's lock is held.
+        World::on_cpu(cpu, || unsafe { exchange_owned(area, cpu, slot, new) })
+    }
+
+    unsafe fn seize(
+        area: CpuArea,
+        cpu: CpuId,
+        slots: core::ops::Range<u32>,
+        take: &mut dyn FnMut(Slot, SheafWord),
+    ) {
+        for slot in slots.map(Slot::from_index) {
+            // SAFETY: as the caller's; the CPU's lock is held.
+            let word = World::on_cpu(cpu, || unsafe {
+                exchange_owned(area, cpu, slot, SheafWord::ABSENT)
+            });
+            if !word.is_absent() {
+                take(slot, word);
+            }
+        }
+    }
+
+    fn token() -> u64 {
+        TOKEN.with(|token| *token)
+    }
+
+    fn pause(_round: u32) {
+        std::thread::yield_now();
+    }
+
+    fn now() -> u64 {
+        World::now_in(|world| world.clock.load(Relaxed))
+    }
+
+    fn seed() -> u64 {
+        0x9e37_79b9_7f4a_7c15
+    }
+
+    fn fatal(fault: Fault, address: *const u8) -> ! {
+        panic!("{} ({address:p})", fault.sentence())
+    }
+
+    fn warn(line: &str) {
+        World::now_in(|world| {
+            world
+                .warnings
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(String::from(line));
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_world_commits_within_its_budget_and_zeroes_what_is_given_back() {
+        let world = World::enter_new(Setup {
+            memory_limit: 8192,
+            poison: true,
+            ..Setup::default()
+        });
+        let start = Testing::reserve(16384, 4096).expect("granted");
+        // SAFETY: inside the reservation, and nobody else uses it.
+        unsafe {
+            assert_eq!(start.read(), POISON);
+            assert_eq!(Testing::commit(start, 8192), Ok(()));
+            assert_eq!(
+                Testing::commit(start.byte_add(8192), 4096),
+                Err(OutOfMemory)
+            );
+            assert_eq!(start.read(), 0);
+            start.write(7);
+            Testing::decommit(start, 4096);
+            assert_eq!(start.read(), 0);
+        }
+        assert_eq!(
+            (world.committed_bytes(), world.decommitted()),
+            (8192, (4096, 1))
+        );
+    }
+}

@@ -1,0 +1,151 @@
+//! Pageset marks: how many pages a CPU moves at once and may keep (docs: linux-policies 6.2).
+#![forbid(unsafe_code)]
+
+use super::pcp_tuning::PcpRule;
+use crate::base::PageSize;
+
+/// What a zone's pageset marks follow from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PcpZone {
+    /// Managed pages of the zone.
+    pub managed: u64,
+    /// The zone's low watermark in pages.
+    pub low: u64,
+    /// CPUs of the zone's node; 0 is taken as 1.
+    pub cpus: u32,
+    /// `percpu_pagelist_high_fraction`: 0, or 8 and more to fix the marks and stop the tuning.
+    pub high_fraction: u32,
+    /// Page size.
+    pub page_size: PageSize,
+}
+
+/// The marks of every pageset of one zone, in pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PcpMarks {
+    /// Pages moved per refill or drain, before scaling.
+    pub batch: u32,
+    /// Where `high` starts and where it returns to.
+    pub high_min: u32,
+    /// How far the tuning may raise `high`; equal to `high_min` where there is no tuning.
+    pub high_max: u32,
+}
+
+/// Pages moved at once for a zone of `managed` pages: a 4096th of it, at most 256 KiB, rounded to
+/// one less than a power of two.
+#[must_use]
+pub fn batch(managed: u64, page_size: PageSize) -> u32 {
+    batch_capped(managed, page_size, 1 << 20)
+}
+
+/// `cap_bytes` is four times the most a batch may hold: 1 MiB since 4.20, 512 KiB before.
+fn batch_capped(managed: u64, page_size: PageSize, cap_bytes: usize) -> u32 {
+    let cap = (cap_bytes / page_size.bytes()) as u64;
+    let quarter = ((managed / 1024).min(cap) / 4).max(1);
+    let rounded = 1u64 << crate::base::ilog2(quarter + quarter / 2);
+    ((rounded - 1) as u32).max(1)
+}
+
+impl PcpMarks {
+    /// The marks a rule gives a zone.
+    #[must_use]
+    pub fn of(rule: PcpRule, zone: &PcpZone) -> Self {
+        if rule == PcpRule::Classic {
+            // A fixed multiple of the batch (general knowledge, not read in a source).
+            let batch = batch_capped(zone.managed, zone.page_size, 512 << 10);
+            return Self {
+                batch,
+                high_min: 6 * batch,
+                high_max: 6 * batch,
+            };
+        }
+        let batch = batch(zone.managed, zone.page_size);
+        let share = |pages: u64| {
+            let per_cpu = pages / u64::from(zone.cpus.max(1));
+            u32::try_from(per_cpu).unwrap_or(u32::MAX).max(4 * batch)
+        };
+        let by_fraction = |fraction: u32| share(zone.managed / u64::from(fraction));
+        let fixed = zone.high_fraction != 0;
+        let high_min = if fixed {
+            by_fraction(zone.high_fraction)
+        } else {
+            share(zone.low)
+        };
+        let high_max = match rule {
+            _ if fixed => high_min,
+            _ if rule >= PcpRule::Series7 => by_fraction(8),
+            _ => high_min,
+        };
+        Self {
+            batch,
+            high_min,
+            high_max,
+        }
+    }
+
+    /// The same marks with no more than `bytes` kept per CPU.
+    #[must_use]
+    pub fn capped(self, bytes: u64, page_size: PageSize) -> Self {
+        let pages = u32::try_from(bytes / page_size.bytes() as u64)
+            .unwrap_or(u32::MAX)
+            .max(1);
+        Self {
+            batch: self.batch,
+            high_min: self.high_min.min(pages),
+            high_max: self.high_max.min(pages),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_of_real_zones() {
+        let k4 = [3840, 115_056, 495_673, 32_480_766].map(|pages| batch(pages, PageSize::K4));
+        assert_eq!(k4, [1, 31, 63, 63]);
+        assert_eq!(batch(62_024, PageSize::K16), 15);
+        assert_eq!(batch(64_468, PageSize::K64), 3);
+    }
+
+    #[test]
+    fn marks_of_a_live_6_18_zone() {
+        let zone = PcpZone {
+            managed: 4_227_072,
+            low: 18_500,
+            cpus: 2,
+            high_fraction: 0,
+            page_size: PageSize::K4,
+        };
+        let marks = PcpMarks::of(PcpRule::V6_16, &zone);
+        assert_eq!(
+            marks,
+            PcpMarks {
+                batch: 63,
+                high_min: 9250,
+                high_max: 264_192
+            }
+        );
+        let before = PcpMarks::of(PcpRule::V6_1, &zone);
+        assert_eq!((before.high_min, before.high_max), (9250, 9250));
+        let fixed = PcpMarks::of(
+            PcpRule::V6_16,
+            &PcpZone {
+                high_fraction: 8,
+                ..zone
+            },
+        );
+        assert_eq!((fixed.high_min, fixed.high_max), (264_192, 264_192));
+    }
+
+    #[test]
+    fn a_byte_limit_lowers_both_marks() {
+        let marks = PcpMarks {
+            batch: 63,
+            high_min: 9250,
+            high_max: 264_192,
+        };
+        let capped = marks.capped(8 << 20, PageSize::K4);
+        assert_eq!((capped.high_min, capped.high_max), (2048, 2048));
+    }
+}

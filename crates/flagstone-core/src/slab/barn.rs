@@ -1,0 +1,238 @@
+//! A barn: full and empty sheaves of one cache that the CPUs of a node share.
+//!
+//! ```text
+//!   CPUs ──full──►  [ full sheaves  ]  ──full──►  CPUs      both lists last in, first out,
+//!   CPUs ──empty─►  [ empty sheaves ]  ──empty─►  CPUs      under one short lock
+//! ```
+//!
+//! Limits are the policy's: a number of full and of empty sheaves (10 and 10 in Linux 7.0, docs:
+//! linux-policies 5.1), for the default policy also bytes. The caller decides what to do with
+//! what does not fit.
+//!
+//! Locking: the barn's own lock (`LockKind::Barn`); counts may be read without it.
+
+use super::sheaf::OwnSheaf;
+use crate::platform::{Access, Line, Lock, LockKind, Platform, Reentered, SheafHeader};
+use crate::sync::Ordering::Relaxed;
+use core::ptr::NonNull;
+use core::sync::atomic::AtomicU32;
+
+/// A list of sheaves through their links.
+#[derive(Debug, Default)]
+struct Stack {
+    head: Option<NonNull<SheafHeader>>,
+}
+
+impl Stack {
+    fn push(&mut self, sheaf: OwnSheaf) {
+        let next = self.head.map_or(0, |n| n.as_ptr() as usize);
+        sheaf.header().link.store(next, Relaxed);
+        self.head = Some(sheaf.into_raw());
+    }
+
+    fn pop(&mut self) -> Option<OwnSheaf> {
+        let head = self.head?;
+        // SAFETY: sheaves on the list are held by the barn alone (`slot.one-home`).
+        let sheaf = unsafe { OwnSheaf::from_raw(head) };
+        self.head = NonNull::new(sheaf.header().link.swap(0, Relaxed) as *mut SheafHeader);
+        Some(sheaf)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Lists {
+    full: Stack,
+    empty: Stack,
+}
+
+// SAFETY: the lists own their sheaves; the lock around them gives exclusive use.
+unsafe impl Send for Lists {}
+
+/// What a barn may keep.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Full sheaves.
+    pub full: u32,
+    /// Empty sheaves.
+    pub empty: u32,
+}
+
+/// The full and empty sheaves of one cache on one node.
+#[derive(Debug)]
+#[repr(align(64))]
+pub struct Barn {
+    lists: Lock<Lists>,
+    full: AtomicU32,
+    empty: AtomicU32,
+}
+
+impl Barn {
+    /// An empty barn.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            lists: Lock::new(LockKind::Barn, Lists::default()),
+            full: AtomicU32::new(0),
+            empty: AtomicU32::new(0),
+        }
+    }
+
+    /// Full sheaves kept (may be stale at once).
+    #[must_use]
+    pub fn full(&self) -> u32 {
+        self.full.load(Relaxed)
+    }
+
+    /// Empty sheaves kept (may be stale at once).
+    #[must_use]
+    pub fn empty(&self) -> u32 {
+        self.empty.load(Relaxed)
+    }
+
+    /// The lock, for fork handling and reports.
+    #[must_use]
+    pub fn raw_lock(&self) -> &crate::platform::RawLock {
+        self.lists.raw()
+    }
+
+    fn address(&self) -> *const u8 {
+        core::ptr::from_ref(self).cast()
+    }
+
+    fn enter<P: Platform, T>(&self, body: impl FnOnce(&mut Lists) -> T) -> Result<T, Reentered> {
+        let mut lists = self.lists.lock::<P>()?;
+        P::touch(Line::Barn, self.address(), Access::Write);
+        Ok(body(&mut lists))
+    }
+
+    /// Trades an empty sheaf, if the caller has one, for a full one. `Err` hands the empty
+    /// sheaf back: there is no full one.
+    ///
+    /// # Errors
+    /// The caller's own sheaf.
+    pub fn trade_for_full<P: Platform>(
+        &self,
+        empty: Option<OwnSheaf>,
+        limits: Limits,
+    ) -> Result<(OwnSheaf, Option<OwnSheaf>), Option<OwnSheaf>> {
+        if self.full() == 0 {
+            return Err(empty);
+        }
+        let mut empty = empty;
+        let traded = self.enter::<P, _>(|lists| {
+            let full = lists.full.pop()?;
+            self.full.store(self.full() - 1, Relaxed);
+            if self.empty() < limits.empty
+                && let Some(sheaf) = empty.take()
+            {
+                lists.empty.push(sheaf);
+                self.empty.store(self.empty() + 1, Relaxed);
+            }
+            Some(full)
+        });
+        match traded {
+            Ok(Some(full)) => Ok((full, empty)),
+            Ok(None) | Err(Reentered) => Err(empty),
+        }
+    }
+
+    /// Leaves a full sheaf, if there is room, and takes an empty one, if there is any.
+    ///
+    /// # Errors
+    /// The caller's sheaf: the barn has no room for it.
+    pub fn trade_for_empty<P: Platform>(
+        &self,
+        full: OwnSheaf,
+        limits: Limits,
+    ) -> Result<Option<OwnSheaf>, OwnSheaf> {
+        if self.full() >= limits.full {
+            return Err(full);
+        }
+        let mut full = Some(full);
+        let traded = self.enter::<P, _>(|lists| {
+            if self.full() >= limits.full {
+                return None;
+            }
+            if let Some(sheaf) = full.take() {
+                lists.full.push(sheaf);
+                self.full.store(self.full() + 1, Relaxed);
+            }
+            let empty = lists.empty.pop();
+            if empty.is_some() {
+                self.empty.store(self.empty() - 1, Relaxed);
+            }
+            Some(empty)
+        });
+        match (traded, full) {
+            (Ok(Some(empty)), _) => Ok(empty),
+            (_, Some(full)) => Err(full),
+            (_, None) => Ok(None),
+        }
+    }
+
+    /// Takes an empty sheaf, if there is any.
+    pub fn take_empty<P: Platform>(&self) -> Option<OwnSheaf> {
+        if self.empty() == 0 {
+            return None;
+        }
+        self.enter::<P, _>(|lists| {
+            let sheaf = lists.empty.pop()?;
+            self.empty.store(self.empty() - 1, Relaxed);
+            Some(sheaf)
+        })
+        .ok()
+        .flatten()
+    }
+
+    /// Takes a full sheaf, if there is any: for shrinking.
+    pub fn take_full<P: Platform>(&self) -> Option<OwnSheaf> {
+        self.trade_for_full::<P>(None, Limits { full: 0, empty: 0 })
+            .ok()
+            .map(|(full, _)| full)
+    }
+
+    /// Leaves an empty sheaf.
+    ///
+    /// # Errors
+    /// The caller's sheaf: the barn has no room for it.
+    pub fn leave_empty<P: Platform>(
+        &self,
+        sheaf: OwnSheaf,
+        limits: Limits,
+    ) -> Result<(), OwnSheaf> {
+        if self.empty() >= limits.empty {
+            return Err(sheaf);
+        }
+        let mut sheaf = Some(sheaf);
+        let _entered = self.enter::<P, _>(|lists| {
+            if self.empty() < limits.empty
+                && let Some(s) = sheaf.take()
+            {
+                lists.empty.push(s);
+                self.empty.store(self.empty() + 1, Relaxed);
+            }
+        });
+        sheaf.map_or(Ok(()), Err)
+    }
+
+    /// Objects in all full sheaves: a walk under the lock, for the ledger.
+    pub fn objects<P: Platform>(&self) -> u64 {
+        self.enter::<P, _>(|lists| {
+            let (mut objects, mut next) = (0, lists.full.head);
+            while let Some(sheaf) = next {
+                // SAFETY: sheaves on the list are live and the lock keeps them there.
+                let header = unsafe { sheaf.as_ref() };
+                objects += u64::from(header.len.load(Relaxed));
+                next = NonNull::new(header.link.load(Relaxed) as *mut SheafHeader);
+            }
+            objects
+        })
+        .unwrap_or(0)
+    }
+}
+
+impl Default for Barn {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,276 @@
+//! A cache: objects of one size, and everything the allocator decided about them.
+//!
+//! ```text
+//!   name · object_size · geometry · engine knobs        written once, at creation
+//!   sheaf target · barn bytes · miss counts             moved by the slow paths
+//!   nodes: [partial list + barn] for each memory node   node.rs
+//! ```
+//!
+//! Not here: the walk of an allocation or a free (`cpu_sheaf.rs`, `refill.rs`, `flush.rs`).
+
+use super::geometry::Geometry;
+use super::sheaf::capacity_for;
+use crate::base::CacheId;
+use crate::sync::Ordering::Relaxed;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
+
+/// Bytes of a cache's name that are kept.
+pub const NAME_BYTES: usize = 32;
+
+/// Called on every object of a cache before it is handed out the first time.
+pub type Constructor = unsafe extern "C" fn(*mut u8);
+
+/// What the creator of a cache asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct CacheRequest<'a> {
+    /// Shown in statistics; cut at [`NAME_BYTES`].
+    pub name: &'a str,
+    /// Bytes the program uses of each object; at least one.
+    pub object_size: usize,
+    /// Alignment, a power of two, or zero for the default.
+    pub align: usize,
+    /// Align to cache lines as the policy's layout rule says.
+    pub hwcache_align: bool,
+    /// Run once over every object.
+    pub ctor: Option<Constructor>,
+    /// Sheaf capacity asked for, or zero.
+    pub sheaf_capacity: u32,
+    /// One of the general-purpose caches.
+    pub kmalloc: bool,
+}
+
+impl<'a> CacheRequest<'a> {
+    /// Plain objects of `object_size` bytes.
+    #[must_use]
+    pub const fn new(name: &'a str, object_size: usize) -> Self {
+        Self {
+            name,
+            object_size,
+            align: 0,
+            hwcache_align: false,
+            ctor: None,
+            sheaf_capacity: 0,
+            kmalloc: false,
+        }
+    }
+}
+
+/// Life of a cache table entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum CacheState {
+    /// No cache here. Zeroed memory means this.
+    Absent = 0,
+    /// In use.
+    Live = 1,
+    /// Destroyed; the entry may be used again.
+    Gone = 2,
+}
+
+/// How many sheaves a cache uses, and how large.
+#[derive(Debug, Default)]
+pub(crate) struct SheafSizing {
+    /// Slots of a sheaf made now; zero: the cache has no sheaves.
+    pub target: AtomicU32,
+    /// Slots of a cache's first sheaves, and after a shrink.
+    pub first: AtomicU32,
+    /// Most slots ever.
+    pub max: AtomicU32,
+    /// Slow-path visits since `target` last grew.
+    pub misses: AtomicU32,
+    /// Bytes of full sheaves the barns of this cache may hold now; zero: only `barn_full` counts.
+    pub barn_bytes: AtomicUsize,
+    /// Flushes seen when the barn limit last grew.
+    pub flushes_seen: AtomicU64,
+    /// Full sheaves a barn may hold by the policy.
+    pub barn_full: AtomicU32,
+    /// Empty sheaves a barn may hold by the policy.
+    pub barn_empty: AtomicU32,
+}
+
+/// One cache. Lives in the cache table and never moves.
+#[derive(Debug)]
+#[repr(align(64))]
+pub struct Cache {
+    pub(crate) state: AtomicU8,
+    pub(crate) id: CacheId,
+    pub(crate) geometry: Geometry,
+    pub(crate) sizing: SheafSizing,
+    pub(crate) ctor: Option<Constructor>,
+    pub(crate) min_partial: AtomicU32,
+    /// Refill sheaves to the brim (the kernels) or stop at the first new slab (flagstone).
+    pub(crate) refill_whole: bool,
+    pub(crate) object_size: u32,
+    pub(crate) align: u32,
+    name: [u8; NAME_BYTES],
+    /// Bytes asked for in the sampled allocations, and how many those were.
+    pub(crate) sampled_bytes: AtomicU64,
+    pub(crate) samples: AtomicU64,
+    /// Objects handed out to sheaves and callers minus those that came back.
+    pub(crate) out: AtomicU64,
+}
+
+/// What `Cache` is made of besides the request.
+pub(crate) struct CacheMaking {
+    pub id: CacheId,
+    pub geometry: Geometry,
+    pub align: usize,
+    pub min_partial: u32,
+    pub sheaf_first: u32,
+    pub sheaf_max: u32,
+    pub barn_full: u32,
+    pub barn_empty: u32,
+    pub barn_bytes: usize,
+    pub refill_whole: bool,
+}
+
+impl Cache {
+    pub(crate) fn new(request: &CacheRequest<'_>, making: &CacheMaking) -> Self {
+        let mut name = [0; NAME_BYTES];
+        for (to, from) in name.iter_mut().zip(request.name.bytes()) {
+            *to = from;
+        }
+        let sizing = SheafSizing::default();
+        sizing.target.store(making.sheaf_first, Relaxed);
+        sizing.first.store(making.sheaf_first, Relaxed);
+        sizing.max.store(making.sheaf_max, Relaxed);
+        sizing.barn_full.store(making.barn_full, Relaxed);
+        sizing.barn_empty.store(making.barn_empty, Relaxed);
+        sizing.barn_bytes.store(making.barn_bytes, Relaxed);
+        Self {
+            state: AtomicU8::new(CacheState::Live as u8),
+            id: making.id,
+            geometry: making.geometry,
+            sizing,
+            ctor: request.ctor,
+            min_partial: AtomicU32::new(making.min_partial),
+            refill_whole: making.refill_whole,
+            object_size: request.object_size as u32,
+            align: making.align as u32,
+            name,
+            sampled_bytes: AtomicU64::new(0),
+            samples: AtomicU64::new(0),
+            out: AtomicU64::new(0),
+        }
+    }
+
+    /// The cache's index in the table.
+    #[must_use]
+    pub fn id(&self) -> CacheId {
+        self.id
+    }
+
+    /// The name it was created with.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        let len = self.name.iter().position(|&b| b == 0).unwrap_or(NAME_BYTES);
+        core::str::from_utf8(&self.name[..len]).unwrap_or("?")
+    }
+
+    /// How its objects lie in slabs.
+    #[must_use]
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// Bytes the program uses of an object.
+    #[must_use]
+    pub fn object_size(&self) -> usize {
+        self.object_size as usize
+    }
+
+    /// Bytes a program may use of an object: all of its stride, unless something lies behind the
+    /// object.
+    #[must_use]
+    pub fn usable_size(&self) -> usize {
+        if self.ctor.is_some() {
+            self.object_size()
+        } else {
+            self.geometry.size()
+        }
+    }
+
+    /// Alignment of every object in bytes.
+    #[must_use]
+    pub fn align(&self) -> usize {
+        self.align as usize
+    }
+
+    /// Empty slabs a node keeps on its partial list.
+    #[must_use]
+    pub fn min_partial(&self) -> u32 {
+        self.min_partial.load(Relaxed)
+    }
+
+    /// Slots of the sheaves made now; zero where the cache has none.
+    #[must_use]
+    pub fn sheaf_capacity(&self) -> u32 {
+        self.sizing.target.load(Relaxed)
+    }
+
+    /// Mean bytes asked for per object, by the sampled allocations; `None` before the first.
+    #[must_use]
+    pub fn mean_requested(&self) -> Option<u64> {
+        self.sampled_bytes
+            .load(Relaxed)
+            .checked_div(self.samples.load(Relaxed))
+    }
+
+    /// Notes one sampled request (racy on purpose: a lost sample does not matter).
+    #[inline]
+    pub fn sample(&self, bytes: usize) {
+        self.sampled_bytes
+            .store(self.sampled_bytes.load(Relaxed) + bytes as u64, Relaxed);
+        self.samples.store(self.samples.load(Relaxed) + 1, Relaxed);
+    }
+
+    /// Runs the constructor, if there is one, over a fresh object.
+    #[inline]
+    pub(crate) fn construct(&self, object: NonNull<u8>) {
+        if let Some(ctor) = self.ctor {
+            // SAFETY: the object is the cache's size and nobody else's; the creator of the cache
+            // vouches for the constructor.
+            unsafe { ctor(object.as_ptr()) };
+        }
+    }
+
+    /// Counts a visit of the slow path and grows the sheaves of a busy cache.
+    ///
+    /// Why 8 visits: a cache that comes back eight times at one capacity will come back again;
+    /// doubling then keeps total visits logarithmic in the traffic. Idle caches stay small.
+    #[inline]
+    pub(crate) fn note_miss(&self) {
+        const VISITS: u32 = 8;
+        let misses = self.sizing.misses.load(Relaxed) + 1;
+        self.sizing.misses.store(misses, Relaxed);
+        if misses >= VISITS {
+            self.grow_sheaves();
+        }
+    }
+
+    #[cold]
+    fn grow_sheaves(&self) {
+        self.sizing.misses.store(0, Relaxed);
+        let (target, max) = (
+            self.sizing.target.load(Relaxed),
+            self.sizing.max.load(Relaxed),
+        );
+        if target < max {
+            self.sizing
+                .target
+                .store(capacity_for(target + 1).min(max), Relaxed);
+        }
+    }
+
+    /// Back to first sizes: the program shrank.
+    pub(crate) fn shrink_sizing(&self, barn_bytes_first: usize) {
+        self.sizing
+            .target
+            .store(self.sizing.first.load(Relaxed), Relaxed);
+        self.sizing.misses.store(0, Relaxed);
+        if self.sizing.barn_bytes.load(Relaxed) != 0 {
+            self.sizing.barn_bytes.store(barn_bytes_first, Relaxed);
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! The sheaf engine: what happens when a CPU's main sheaf is empty or full.
+//!
+//! ```text
+//!   alloc   main → spare → barn's full sheaves → slabs            (docs: linux-policies 5.3)
+//!   free    main → spare → barn's empty sheaves → new → slabs     (5.4)
+//! ```
+//!
+//! The fast path is one slot step of the platform (`pop`, `push`). Here every step moves whole
+//! sheaves by value: an `exchange` hands us what was in the slot, we own it, and we give it to a
+//! slot, a barn, or back to memory. A thread may change its CPU between any two lines; then the
+//! sheaf lands on the other CPU, which is as good.
+//!
+//! Locking: the barn's lock inside `barn.rs`, list locks inside `refill` and `flush`.
+
+use super::barn::Limits;
+use super::cache::Cache;
+use super::node::Node;
+use super::sheaf::OwnSheaf;
+use super::slabs::Slabs;
+use crate::base::NodeId;
+use crate::platform::{Access, Fault, Line, Platform, SheafWord, Slot, Work};
+use crate::sync::Ordering::Relaxed;
+use core::ptr::NonNull;
+
+impl<P: Platform> Slabs<P> {
+    /// Takes an object of `cache`: the fast step, then the slow path.
+    #[inline]
+    pub fn alloc(&self, cache: &Cache) -> Option<NonNull<u8>> {
+        P::work(Work::Fast);
+        // SAFETY: the area is ours and the id of a cache is below MAX_CACHES.
+        match unsafe { P::pop(self.area(), Slot::main(cache.id().index())) } {
+            Some(object) => Some(object),
+            None => self.alloc_slow(cache),
+        }
+    }
+
+    /// Gives an object of `cache` back: the fast step, then the slow path.
+    ///
+    /// # Safety
+    /// 1. `object` came from `alloc` of this cache and is not used again.
+    #[inline]
+    pub unsafe fn free(&self, cache: &Cache, object: NonNull<u8>) {
+        P::work(Work::Fast);
+        // SAFETY: as in `alloc`; obligation 1.
+        if !unsafe { P::push(self.area(), Slot::main(cache.id().index()), object) } {
+            // SAFETY: obligation 1.
+            unsafe { self.free_slow(cache, object) };
+        }
+    }
+
+    pub(crate) fn exchange(&self, slot: Slot, new: Option<OwnSheaf>) -> Option<OwnSheaf> {
+        let area = self.area();
+        let word = new.map_or(SheafWord::ABSENT, |sheaf| area.word_of(sheaf.into_raw()));
+        // SAFETY: the area is ours; the sheaf was owned by the caller and is given up.
+        let old = unsafe { P::exchange(area, slot, word) };
+        // SAFETY: what was in the slot is ours now (`Platform::exchange`).
+        (!old.is_absent()).then(|| unsafe { OwnSheaf::from_raw(area.sheaf(old)) })
+    }
+
+    fn node_here(&self) -> NodeId {
+        P::node_of(P::current_cpu())
+    }
+
+    /// What this cache's barns may keep now.
+    fn limits(&self, cache: &Cache, sheaf: &OwnSheaf) -> Limits {
+        let bytes = cache.sizing.barn_bytes.load(Relaxed);
+        let full = match bytes {
+            0 => cache.sizing.barn_full.load(Relaxed),
+            _ => (bytes / (cache.geometry().size() * sheaf.capacity().max(1) as usize)) as u32,
+        };
+        Limits {
+            full,
+            empty: cache.sizing.barn_empty.load(Relaxed),
+        }
+    }
+
+    /// An allocation that found the main sheaf empty. `None` means out of memory.
+    #[cold]
+    #[inline(never)]
+    pub fn alloc_slow(&self, cache: &Cache) -> Option<NonNull<u8>> {
+        P::work(Work::Slow);
+        let node_id = self.node_here();
+        if cache.sheaf_capacity() == 0 {
+            return self.take_one(cache, node_id);
+        }
+        let id = cache.id().index();
+        let mut hand = self.exchange(Slot::spare(id), None);
+        if let Some(mut spare) = hand.take() {
+            P::touch(Line::Sheaf, spare.address(), Access::Write);
+            if let Some(object) = spare.take() {
+                self.install_main(cache, spare);
+                return Some(object);
+            }
+            hand = Some(spare);
+        }
+        cache.note_miss();
+        let barn = &self.node(cache.id(), node_id).barn;
+        let limits = Limits {
+            full: 0,
+            empty: cache.sizing.barn_empty.load(Relaxed),
+        };
+        match barn.trade_for_full::<P>(hand, limits) {
+            Ok((mut full, leftover)) => {
+                if let Some(empty) = leftover {
+                    self.drop_sheaf(cache, empty);
+                }
+                P::touch(Line::Sheaf, full.address(), Access::Write);
+                let object = full.take();
+                self.install_main(cache, full);
+                object.or_else(|| self.take_one(cache, node_id))
+            }
+            Err(hand) => self.alloc_from_slabs(cache, node_id, hand),
+        }
+    }
+
+    fn alloc_from_slabs(
+        &self,
+        cache: &Cache,
+        node_id: NodeId,
+        hand: Option<OwnSheaf>,
+    ) -> Option<NonNull<u8>> {
+        self.note_refill(cache, self.node(cache.id(), node_id));
+        let Some(mut sheaf) = self.empty_sheaf(cache, node_id, hand) else {
+            return self.take_one(cache, node_id);
+        };
+        self.refill(cache, node_id, &mut sheaf);
+        let object = sheaf.take();
+        if object.is_none() {
+            self.drop_sheaf(cache, sheaf);
+            return None;
+        }
+        self.install_main(cache, sheaf);
+        object
+    }
+
+    /// A refill from slabs after flushes to slabs means the barn was too small: let it hold more.
+    fn note_refill(&self, cache: &Cache, node: &Node) {
+        let bytes = cache.sizing.barn_bytes.load(Relaxed);
+        if bytes == 0 {
+            return;
+        }
+        let flushes = node.flushes.load(Relaxed);
+        if flushes.wrapping_sub(cache.sizing.flushes_seen.load(Relaxed)) >= 2 {
+            cache.sizing.flushes_seen.store(flushes, Relaxed);
+            let max = self.policy().limits.barn_bytes_max;
+            cache
+                .sizing
+                .barn_bytes
+                .store((bytes * 2).min(max.max(bytes)), Relaxed);
+        }
+    }
+
+    /// A free that found the main sheaf full (or absent, or `object` on top of it).
+    ///
+    /// # Safety
+    /// 1. `object` is of this cache and given up by its owner.
+    #[cold]
+    #[inline(never)]
+    pub unsafe fn free_slow(&self, cache: &Cache, object: NonNull<u8>) {
+        P::work(Work::Slow);
+        if cache.sheaf_capacity() == 0 {
+            // SAFETY: obligation 1.
+            return unsafe { self.put_one(cache, object) };
+        }
+        let node_id = self.node_here();
+        let id = cache.id().index();
+        let spare = self.exchange(Slot::spare(id), None);
+        let roomy = match spare {
+            Some(sheaf) if sheaf.room() > 0 => Some(sheaf),
+            Some(full) => {
+                cache.note_miss();
+                let rest = self.store_full(cache, node_id, full);
+                self.empty_sheaf(cache, node_id, rest)
+            }
+            None => self.empty_sheaf(cache, node_id, None),
+        };
+        let Some(mut sheaf) = roomy else {
+            // SAFETY: obligation 1.
+            return unsafe { self.put_one(cache, object) };
+        };
+        P::touch(Line::Sheaf, sheaf.address(), Access::Write);
+        if sheaf.holds_recent(object) {
+            P::fatal(Fault::DoubleFree, object.as_ptr());
+        }
+        sheaf.put(object);
+        if let Some(old) = self.exchange(Slot::main(id), Some(sheaf)) {
+            if old.holds_recent(object) {
+                P::fatal(Fault::DoubleFree, object.as_ptr());
+            }
+            self.install_spare(cache, old);
+        }
+    }
+
+    /// Stores a sheaf with objects in the barn, or flushes it. Returns an empty sheaf if there is
+    /// one to be had from that.
+    fn store_full(&self, cache: &Cache, node_id: NodeId, full: OwnSheaf) -> Option<OwnSheaf> {
+        let limits = self.limits(cache, &full);
+        let node = self.node(cache.id(), node_id);
+        match node.barn.trade_for_empty::<P>(full, limits) {
+            Ok(empty) => empty,
+            Err(mut full) => {
+                node.flushes.store(node.flushes.load(Relaxed) + 1, Relaxed);
+                self.flush(cache, &mut full);
+                Some(full)
+            }
+        }
+    }
+
+    /// An empty sheaf of the size wanted now: the one in hand, one of the barn, or a new one.
+    fn empty_sheaf(
+        &self,
+        cache: &Cache,
+        node_id: NodeId,
+        hand: Option<OwnSheaf>,
+    ) -> Option<OwnSheaf> {
+        let hand = hand.or_else(|| self.node(cache.id(), node_id).barn.take_empty::<P>());
+        let target = cache.sheaf_capacity();
+        match hand {
+            Some(sheaf) if sheaf.capacity() == target => Some(sheaf),
+            Some(other) => match self.new_sheaf(node_id, target) {
+                Some(sheaf) => {
+                    self.drop_memory(other);
+                    Some(sheaf)
+                }
+                None => Some(other),
+            },
+            None => self.new_sheaf(node_id, target),
+        }
+    }
+
+    fn new_sheaf(&self, node_id: NodeId, capacity: u32) -> Option<OwnSheaf> {
+        let memory = self.take_one(self.sheaf_cache(capacity), node_id)?;
+        // SAFETY: objects of that cache are large enough and aligned to their size.
+        Some(unsafe { OwnSheaf::create(memory, capacity) })
+    }
+
+    /// Makes `sheaf` the main one here; what was main becomes spare.
+    fn install_main(&self, cache: &Cache, sheaf: OwnSheaf) {
+        if let Some(old) = self.exchange(Slot::main(cache.id().index()), Some(sheaf)) {
+            self.install_spare(cache, old);
+        }
+    }
+
+    fn install_spare(&self, cache: &Cache, sheaf: OwnSheaf) {
+        if let Some(old) = self.exchange(Slot::spare(cache.id().index()), Some(sheaf)) {
+            self.drop_sheaf(cache, old);
+        }
+    }
+
+    /// Finds a place for a sheaf that no slot of this CPU has room for.
+    pub(crate) fn drop_sheaf(&self, cache: &Cache, sheaf: OwnSheaf) {
+        let node_id = self.node_here();
+        let rest = if sheaf.is_empty() {
+            Some(sheaf)
+        } else {
+            self.store_full(cache, node_id, sheaf)
+        };
+        let Some(empty) = rest else { return };
+        let limits = self.limits(cache, &empty);
+        let wanted = empty.capacity() == cache.sheaf_capacity();
+        let rest = match wanted {
+            true => self
+                .node(cache.id(), node_id)
+                .barn
+                .leave_empty::<P>(empty, limits)
+                .err(),
+            false => Some(empty),
+        };
+        if let Some(sheaf) = rest {
+            self.drop_memory(sheaf);
+        }
+    }
+
+    /// Gives an empty sheaf's memory back.
+    pub(crate) fn drop_memory(&self, sheaf: OwnSheaf) {
+        debug_assert!(sheaf.is_empty(), "an object would be lost");
+        let cache = self.sheaf_cache(sheaf.capacity());
+        // SAFETY: the sheaf was made of an object of that cache, and we hold it alone.
+        unsafe { self.put_one(cache, sheaf.into_raw().cast()) };
+    }
+}

@@ -1,0 +1,69 @@
+//! Giving objects of a sheaf back to their slabs.
+//!
+//! Objects of one slab are gathered into a chain so that each slab costs one compare-and-swap.
+//! The gathering looks at the next few objects only (docs: linux-policies 5.4 looks past three
+//! mismatches); a sheaf is usually filled from few slabs, so neighbours belong together.
+
+use super::cache::Cache;
+use super::sheaf::OwnSheaf;
+use super::slab::{Chain, Slab};
+use super::slabs::Slabs;
+use crate::platform::{Platform, Work};
+use core::ptr::NonNull;
+
+/// Objects looked at for one chain. Doubling gathers longer chains and costs that many compares
+/// per chain; a slab of a page holds 16 objects of 256 B.
+const LOOK_AHEAD: u32 = 16;
+
+impl<P: Platform> Slabs<P> {
+    /// Gives all objects of `sheaf` back to their slabs. The sheaf stays, empty.
+    pub(crate) fn flush(&self, cache: &Cache, sheaf: &mut OwnSheaf) {
+        self.flush_down_to(cache, sheaf, 0);
+    }
+
+    /// Gives objects back until `keep` are left: those put first stay.
+    pub(crate) fn flush_down_to(&self, cache: &Cache, sheaf: &mut OwnSheaf, keep: u32) {
+        while sheaf.len() > keep {
+            let Some(object) = sheaf.take() else { return };
+            // SAFETY: objects in a sheaf of this cache were freed into it, so the page map named
+            // the cache, and a slab with objects handed out stays live.
+            let (slab, first) = unsafe { Slab::holding(self, cache, object) };
+            slab.links.free(first, super::state::NO_OBJECT);
+            let mut chain = Chain {
+                first,
+                last: first,
+                count: 1,
+            };
+            let mut at = sheaf.len();
+            let end = at.saturating_sub(LOOK_AHEAD).max(keep);
+            while at > end {
+                at -= 1;
+                let Some(other) = sheaf.get(at) else { break };
+                if slab.contains(other) {
+                    let _ = sheaf.swap_remove(at);
+                    let index = slab.index(other);
+                    slab.links.free(index, chain.first);
+                    chain.first = index;
+                    chain.count += 1;
+                }
+            }
+            P::work(Work::Objects(chain.count));
+            slab.put_chain(chain);
+        }
+    }
+
+    /// Gives one object straight back to its slab.
+    ///
+    /// # Safety
+    /// 1. As for [`Slab::holding`]; the caller gives `object` up.
+    pub(crate) unsafe fn put_one(&self, cache: &Cache, object: NonNull<u8>) {
+        // SAFETY: obligation 1.
+        let (slab, index) = unsafe { Slab::holding(self, cache, object) };
+        slab.links.free(index, super::state::NO_OBJECT);
+        slab.put_chain(Chain {
+            first: index,
+            last: index,
+            count: 1,
+        });
+    }
+}

@@ -1,0 +1,200 @@
+//! The geometry of a cache's slabs: how objects lie in a run of pages.
+//!
+//! ```text
+//!   run  [ object 0 | object 1 | ... | object n-1 | tail ]      pages × page size
+//!          ◄─ size ─►                               waste
+//! ```
+//!
+//! A run is a buddy block when its length is a power of two, otherwise a block whose tail was
+//! given back. Free links lie *aside*, in the descriptors, when objects are at least a sixteenth
+//! of a page, otherwise inside the free objects.
+
+use crate::base::{Order, PageCount, PageSize};
+use crate::page::LINKS_PER_PAGE;
+
+/// Shift of the fixed-point reciprocal. Exact for offsets and sizes up to 4 MiB.
+const RECIPROCAL_SHIFT: u32 = 42;
+
+/// How objects lie in a slab. Sizes in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Geometry {
+    size: u32,
+    objects: u16,
+    pages: u16,
+    link_offset: u32,
+    page_shift: u8,
+    aside: bool,
+    reciprocal: u64,
+}
+
+impl Geometry {
+    /// Slabs of `pages` pages holding objects of stride `size`; `None` if not even one object
+    /// fits or there would be more than 32767.
+    ///
+    /// `link_offset` is where a free object keeps its link when links are not aside.
+    #[must_use]
+    pub fn new(
+        size: usize,
+        link_offset: usize,
+        pages: PageCount,
+        page_size: PageSize,
+    ) -> Option<Self> {
+        let bytes = pages.bytes(page_size);
+        let objects = bytes.checked_div(size)?;
+        if objects == 0 || objects > 32767 || bytes > page_size.block_bytes(Order::MAX) {
+            return None;
+        }
+        Some(Self {
+            size: size as u32,
+            objects: objects as u16,
+            pages: pages.0 as u16,
+            link_offset: link_offset as u32,
+            page_shift: page_size.shift() as u8,
+            aside: size * LINKS_PER_PAGE >= page_size.bytes(),
+            reciprocal: (1u64 << RECIPROCAL_SHIFT).div_ceil(size as u64),
+        })
+    }
+
+    /// Bytes from one object to the next.
+    #[inline]
+    #[must_use]
+    pub const fn size(&self) -> usize {
+        self.size as usize
+    }
+
+    /// Objects in one slab.
+    #[inline]
+    #[must_use]
+    pub const fn objects(&self) -> u32 {
+        self.objects as u32
+    }
+
+    /// Pages in one slab.
+    #[inline]
+    #[must_use]
+    pub const fn pages(&self) -> PageCount {
+        PageCount(self.pages as usize)
+    }
+
+    /// Bytes of one slab, the tail included.
+    #[inline]
+    #[must_use]
+    pub const fn slab_bytes(&self) -> usize {
+        (self.pages as usize) << self.page_shift
+    }
+
+    /// Bytes at the end of a slab that no object uses.
+    #[inline]
+    #[must_use]
+    pub const fn tail_bytes(&self) -> usize {
+        self.slab_bytes() - self.size() * self.objects as usize
+    }
+
+    /// The block order of a slab, if its length is a power of two that pagesets keep or a
+    /// single block; other lengths are runs.
+    #[inline]
+    #[must_use]
+    pub fn order(&self) -> Option<Order> {
+        if self.pages.is_power_of_two() {
+            Order::new(self.pages.trailing_zeros())
+        } else {
+            None
+        }
+    }
+
+    /// Whether free links lie in the descriptors, not in the objects.
+    #[inline]
+    #[must_use]
+    pub const fn links_aside(&self) -> bool {
+        self.aside
+    }
+
+    /// Where a free object keeps its link (unless aside).
+    #[inline]
+    #[must_use]
+    pub const fn link_offset(&self) -> usize {
+        self.link_offset as usize
+    }
+
+    /// Binary logarithm of the page size.
+    #[inline]
+    #[must_use]
+    pub const fn page_shift(&self) -> u32 {
+        self.page_shift as u32
+    }
+
+    /// Distance of object `index` from the start of its slab.
+    #[inline]
+    #[must_use]
+    pub const fn offset_of(&self, index: u32) -> usize {
+        index as usize * self.size as usize
+    }
+
+    /// The object that starts `offset` bytes into the slab; `None` if none starts there.
+    #[inline]
+    #[must_use]
+    pub const fn index_of(&self, offset: usize) -> Option<u32> {
+        let index = (offset as u64 * self.reciprocal) >> RECIPROCAL_SHIFT;
+        if index as usize * self.size as usize == offset && index < self.objects as u64 {
+            Some(index as u32)
+        } else {
+            None
+        }
+    }
+
+    /// The link cell of the object that starts `offset` bytes into the slab: which page of the
+    /// slab, and which of its links.
+    #[inline]
+    #[must_use]
+    pub const fn link_cell(&self, offset: usize) -> (usize, usize) {
+        let page = offset >> self.page_shift;
+        let part = (offset & ((1 << self.page_shift) - 1)) >> (self.page_shift as u32 - 4);
+        (page, part)
+    }
+}
+
+const _: () = assert!(
+    LINKS_PER_PAGE == 1 << 4,
+    "link_cell divides a page into sixteenths"
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_object_start_is_found_and_nothing_else() {
+        for page in [PageSize::K4, PageSize::K64] {
+            for size in (8..2048)
+                .step_by(8)
+                .chain([4096, 4608, 20480, 32768, 65536])
+            {
+                for pages in [1usize, 2, 3, 5, 8] {
+                    let Some(g) = Geometry::new(size, 0, PageCount(pages), page) else {
+                        continue;
+                    };
+                    for index in 0..g.objects() {
+                        let offset = g.offset_of(index);
+                        assert_eq!(g.index_of(offset), Some(index));
+                        assert_eq!(g.index_of(offset + 1), None);
+                        assert_eq!(g.index_of(offset + size / 2 + 1), None);
+                    }
+                    assert_eq!(g.index_of(g.offset_of(g.objects())), None);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn objects_with_links_aside_never_share_a_cell() {
+        for size in (256..9000).step_by(8) {
+            let g = Geometry::new(size, 0, PageCount(8), PageSize::K4).expect("fits");
+            assert!(g.links_aside());
+            let cells: BTreeSet<_> = (0..g.objects())
+                .map(|i| g.link_cell(g.offset_of(i)))
+                .collect();
+            assert_eq!(cells.len(), g.objects() as usize);
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! A cache's part on one memory node: the partial list, its lock, and the barn.
+//!
+//! ```text
+//!   list (list_lock)   head ⇄ slab ⇄ slab ⇄ ... ⇄ tail        partial and a few empty slabs
+//!   barn               full sheaves, empty sheaves
+//! ```
+//!
+//! Takers take from the head; a slab that becomes partial by a free goes to the tail (docs:
+//! linux-policies 4.7). The list runs through the descriptors' `next` and `prev`.
+//!
+//! Invariants
+//! - `node.list-counted`: `nr_partial` is the length of the list.
+//! - `node.flag-tells`: a slab has `flag::ON_LIST` exactly while it is on the list.
+
+use super::barn::Barn;
+use crate::base::Pfn;
+use crate::page::{Descriptor, flag};
+use crate::platform::{Lock, LockKind, RawLock};
+use crate::sync::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+/// The doubly linked list of slabs, under the list lock.
+#[derive(Debug)]
+pub struct PartialList {
+    head: Pfn,
+    tail: Pfn,
+}
+
+/// Which end of the partial list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// Where takers take.
+    Head,
+    /// Where frees add.
+    Tail,
+}
+
+/// A cache's structures on one node.
+#[derive(Debug)]
+#[repr(align(64))]
+pub struct Node {
+    list: Lock<PartialList>,
+    nr_partial: AtomicU32,
+    /// Slabs of the cache on this node, full ones included.
+    pub slabs: AtomicU32,
+    /// Objects of slabs on the partial list that are free, as last counted by upkeep.
+    pub refills: AtomicU64,
+    /// Visits of the list by frees.
+    pub flushes: AtomicU64,
+    /// Full and empty sheaves.
+    pub barn: Barn,
+}
+
+impl Node {
+    /// A node without slabs.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            list: Lock::new(
+                LockKind::List,
+                PartialList {
+                    head: Pfn::NONE,
+                    tail: Pfn::NONE,
+                },
+            ),
+            nr_partial: AtomicU32::new(0),
+            slabs: AtomicU32::new(0),
+            refills: AtomicU64::new(0),
+            flushes: AtomicU64::new(0),
+            barn: Barn::new(),
+        }
+    }
+
+    /// The partial list behind its lock.
+    #[inline]
+    #[must_use]
+    pub fn list(&self) -> &Lock<PartialList> {
+        &self.list
+    }
+
+    /// The list lock without its data.
+    #[must_use]
+    pub fn raw_lock(&self) -> &RawLock {
+        self.list.raw()
+    }
+
+    /// Length of the partial list; exact only under the lock.
+    #[inline]
+    #[must_use]
+    pub fn nr_partial(&self) -> u32 {
+        self.nr_partial.load(Relaxed)
+    }
+
+    /// The address of the lock's line, for the seam's `touch`.
+    #[inline]
+    #[must_use]
+    pub fn address(&self) -> *const u8 {
+        core::ptr::from_ref(self).cast()
+    }
+
+    /// Puts a slab on the list. `descriptors[pfn]` are reached through `at`.
+    pub fn link<'a>(
+        &self,
+        list: &mut PartialList,
+        at: impl Fn(Pfn) -> &'a Descriptor,
+        pfn: Pfn,
+        end: End,
+    ) {
+        let slab = at(pfn);
+        debug_assert!(!slab.has(flag::ON_LIST), "node.flag-tells");
+        let (prev, next) = match end {
+            End::Head => (Pfn::NONE, list.head),
+            End::Tail => (list.tail, Pfn::NONE),
+        };
+        slab.prev.store(prev.0, Relaxed);
+        slab.next.store(next.0, Relaxed);
+        match prev.is_some() {
+            true => at(prev).next.store(pfn.0, Relaxed),
+            false => list.head = pfn,
+        }
+        match next.is_some() {
+            true => at(next).prev.store(pfn.0, Relaxed),
+            false => list.tail = pfn,
+        }
+        slab.mark(flag::ON_LIST, true);
+        self.nr_partial.store(self.nr_partial() + 1, Relaxed);
+    }
+
+    /// Takes a slab off the list.
+    pub fn unlink<'a>(&self, list: &mut PartialList, at: impl Fn(Pfn) -> &'a Descriptor, pfn: Pfn) {
+        let slab = at(pfn);
+        debug_assert!(slab.has(flag::ON_LIST), "node.flag-tells");
+        let (prev, next) = (Pfn(slab.prev.load(Relaxed)), Pfn(slab.next.load(Relaxed)));
+        match prev.is_some() {
+            true => at(prev).next.store(next.0, Relaxed),
+            false => list.head = next,
+        }
+        match next.is_some() {
+            true => at(next).prev.store(prev.0, Relaxed),
+            false => list.tail = prev,
+        }
+        slab.mark(flag::ON_LIST, false);
+        self.nr_partial.store(self.nr_partial() - 1, Relaxed);
+    }
+}
+
+impl Default for Node {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl PartialList {
+    /// The slab takers take first.
+    #[inline]
+    #[must_use]
+    pub fn head(&self) -> Pfn {
+        self.head
+    }
+
+    /// The slab added last by a free.
+    #[inline]
+    #[must_use]
+    pub fn tail(&self) -> Pfn {
+        self.tail
+    }
+}

@@ -1,0 +1,234 @@
+//! A sheaf: an array of free objects that is taken, given and filled as one thing.
+//!
+//! ```text
+//!   header            slots
+//!   [ len | capacity | link ] [ o0 | o1 | o2 | ...  |  free space  ]
+//!                                            ^ len                 ^ capacity
+//! ```
+//!
+//! Whoever holds an [`OwnSheaf`] is the only one that can reach the sheaf: it came out of a
+//! slot, a barn, or the cache of sheaves. Putting it into a slot or a barn gives it up. The
+//! layout and the per-CPU steps are in `platform/percpu.rs`.
+//!
+//! Invariants: `slot.len-bounded`, `slot.one-home`, and
+//! - `sheaf.filled-below-len`: every slot below `len` holds an object the sheaf owns.
+
+use crate::platform::{SHEAF_HEADER_BYTES, SheafHeader};
+use crate::sync::Ordering::Relaxed;
+use core::ptr::NonNull;
+
+/// Smallest and largest memory of a sheaf in bytes, header included; powers of two between.
+pub const SHEAF_BYTES_MIN: usize = 64;
+/// See [`SHEAF_BYTES_MIN`].
+pub const SHEAF_BYTES_MAX: usize = 8192;
+
+/// Slots of the smallest sheaf memory that has at least `wanted` slots (bounded by the largest).
+#[must_use]
+pub const fn capacity_for(wanted: u32) -> u32 {
+    let need = SHEAF_HEADER_BYTES + wanted as usize * size_of::<usize>();
+    let mut bytes = SHEAF_BYTES_MIN;
+    while bytes < need && bytes < SHEAF_BYTES_MAX {
+        bytes *= 2;
+    }
+    ((bytes - SHEAF_HEADER_BYTES) / size_of::<usize>()) as u32
+}
+
+/// Bytes of memory of a sheaf with room for `slots` (its class among the powers of two).
+#[must_use]
+pub const fn bytes_for(slots: u32) -> usize {
+    (SHEAF_HEADER_BYTES + slots as usize * size_of::<usize>()).next_power_of_two()
+}
+
+/// Exclusive hold of one sheaf.
+#[derive(Debug)]
+pub struct OwnSheaf(NonNull<SheafHeader>);
+
+impl OwnSheaf {
+    /// Takes hold of a sheaf.
+    ///
+    /// # Safety
+    /// 1. `header` starts a live sheaf that nobody else holds.
+    #[inline]
+    #[must_use]
+    pub unsafe fn from_raw(header: NonNull<SheafHeader>) -> Self {
+        Self(header)
+    }
+
+    /// Makes a sheaf of `capacity` slots out of memory, empty.
+    ///
+    /// # Safety
+    /// 1. `memory` starts `bytes_for(capacity)` writable bytes, aligned to 16, the caller's own.
+    #[inline]
+    #[must_use]
+    pub unsafe fn create(memory: NonNull<u8>, capacity: u32) -> Self {
+        let header = memory.cast::<SheafHeader>();
+        // SAFETY: obligation 1; all fields are atomics over plain memory.
+        let fields = unsafe { header.as_ref() };
+        fields.len.store(0, Relaxed);
+        fields.capacity.store(capacity, Relaxed);
+        fields.link.store(0, Relaxed);
+        Self(header)
+    }
+
+    /// Gives the hold up without a trace; whoever gets the pointer holds the sheaf.
+    #[inline]
+    #[must_use]
+    pub fn into_raw(self) -> NonNull<SheafHeader> {
+        self.0
+    }
+
+    #[inline]
+    pub(crate) fn header(&self) -> &SheafHeader {
+        // SAFETY: the hold keeps the sheaf alive (`from_raw` 1).
+        unsafe { self.0.as_ref() }
+    }
+
+    /// The address of the sheaf, for the seam's `touch`.
+    #[inline]
+    #[must_use]
+    pub fn address(&self) -> *const u8 {
+        self.0.as_ptr().cast()
+    }
+
+    /// Objects held.
+    #[inline]
+    #[must_use]
+    pub fn len(&self) -> u32 {
+        self.header().len.load(Relaxed)
+    }
+
+    /// Whether no object is held.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Objects there is room for.
+    #[inline]
+    #[must_use]
+    pub fn capacity(&self) -> u32 {
+        self.header().capacity.load(Relaxed)
+    }
+
+    /// Objects that can still be put.
+    #[inline]
+    #[must_use]
+    pub fn room(&self) -> u32 {
+        self.capacity() - self.len()
+    }
+
+    #[inline]
+    fn slot(&self, index: u32) -> *mut *mut u8 {
+        debug_assert!(index < self.capacity());
+        // SAFETY: `index < capacity` slots follow the header (`create` 1).
+        unsafe {
+            self.0
+                .as_ptr()
+                .byte_add(SHEAF_HEADER_BYTES)
+                .cast::<*mut u8>()
+                .add(index as usize)
+        }
+    }
+
+    /// Takes the object put last.
+    #[inline]
+    pub fn take(&mut self) -> Option<NonNull<u8>> {
+        let len = self.len().checked_sub(1)?;
+        self.header().len.store(len, Relaxed);
+        // SAFETY: `sheaf.filled-below-len`.
+        NonNull::new(unsafe { self.slot(len).read() })
+    }
+
+    /// Puts an object; there must be room.
+    #[inline]
+    pub fn put(&mut self, object: NonNull<u8>) {
+        let len = self.len();
+        assert!(len < self.capacity(), "sheaf.len-bounded");
+        // SAFETY: `len < capacity`, so the slot exists.
+        unsafe { self.slot(len).write(object.as_ptr()) };
+        self.header().len.store(len + 1, Relaxed);
+    }
+
+    /// The object in slot `index`, counted from the one put first.
+    #[inline]
+    #[must_use]
+    pub fn get(&self, index: u32) -> Option<NonNull<u8>> {
+        if index >= self.len() {
+            return None;
+        }
+        // SAFETY: `sheaf.filled-below-len`.
+        NonNull::new(unsafe { self.slot(index).read() })
+    }
+
+    /// Replaces the object in a filled slot by the last one and shortens the sheaf.
+    #[inline]
+    pub fn swap_remove(&mut self, index: u32) -> Option<NonNull<u8>> {
+        let object = self.get(index)?;
+        let last = self.take()?;
+        if index < self.len() {
+            // SAFETY: `index < len`.
+            unsafe { self.slot(index).write(last.as_ptr()) };
+        }
+        Some(object)
+    }
+
+    /// Reverses the objects from slot `from` on, so that what was put first is taken first.
+    pub fn reverse_from(&mut self, from: u32) {
+        let (mut low, mut high) = (from, self.len());
+        while low + 1 < high {
+            high -= 1;
+            // SAFETY: `low < high < len`: both slots are filled.
+            unsafe { core::ptr::swap(self.slot(low), self.slot(high)) };
+            low += 1;
+        }
+    }
+
+    /// Whether `object` is among the objects put last (a double free in quick succession).
+    #[must_use]
+    pub fn holds_recent(&self, object: NonNull<u8>) -> bool {
+        let len = self.len();
+        (len.saturating_sub(RECENT)..len).any(|i| self.get(i) == Some(object))
+    }
+}
+
+/// Objects looked at for a double free when a sheaf changes hands. Why 16: two cache lines,
+/// once per sheaf.
+const RECENT: u32 = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capacities_fill_powers_of_two() {
+        assert_eq!(
+            [1, 6, 7, 12, 28, 60, 62, 63, 252].map(capacity_for),
+            [6, 6, 14, 14, 30, 62, 62, 126, 254]
+        );
+        assert_eq!(
+            [6, 14, 30, 62, 126, 254].map(bytes_for),
+            [64, 128, 256, 512, 1024, 2048]
+        );
+    }
+
+    #[test]
+    fn a_sheaf_gives_back_what_was_put_last() {
+        let mut memory = [0u64; 8];
+        let start = NonNull::new(memory.as_mut_ptr().cast::<u8>()).expect("not null");
+        // SAFETY: 64 bytes are enough for six slots.
+        let mut sheaf = unsafe { OwnSheaf::create(start, 6) };
+        let objects: std::vec::Vec<_> = (1..=6usize)
+            .map(|i| NonNull::new((i * 16) as *mut u8).expect("not null"))
+            .collect();
+        for &o in &objects {
+            sheaf.put(o);
+        }
+        assert_eq!(sheaf.room(), 0);
+        assert!(sheaf.holds_recent(objects[3]));
+        sheaf.reverse_from(0);
+        assert_eq!(sheaf.take(), Some(objects[0]));
+        assert_eq!(sheaf.swap_remove(0), Some(objects[5]));
+        assert_eq!(sheaf.len(), 4);
+    }
+}

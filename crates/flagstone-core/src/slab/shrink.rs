@@ -1,0 +1,102 @@
+//! Shrinking: caches give back what they hold beyond what is handed out.
+//!
+//! ```text
+//!   relax   barns emptied, sheaves back to first sizes        when the heap has shrunk by half
+//!   shrink  every CPU's sheaves and all barns emptied, empty  on request (trim, destroy)
+//!           slabs given back
+//! ```
+//!
+//! No thread of ours: `relax` rides on slow paths of the program's own frees.
+
+use super::cache::Cache;
+use super::node::Node;
+use super::sheaf::OwnSheaf;
+use super::slab::Slab;
+use super::slabs::{BARN_BYTES_FIRST, Slabs};
+use crate::base::{CpuId, NodeId, Pfn};
+use crate::platform::{MAX_CACHES, Platform};
+
+impl<P: Platform> Slabs<P> {
+    /// Empties the barns of `cache` and lets its sheaves start small again.
+    pub fn relax_cache(&self, cache: &Cache) {
+        cache.shrink_sizing(BARN_BYTES_FIRST);
+        for node in 0..self.node_count() {
+            self.empty_barn(cache, self.node(cache.id(), NodeId(node)));
+        }
+    }
+
+    fn empty_barn(&self, cache: &Cache, node: &Node) {
+        // Bounded: a barn that other CPUs keep filling must not hold us here.
+        let mut sheaves = node.barn.full() + node.barn.empty();
+        while sheaves > 0 {
+            sheaves -= 1;
+            let Some(sheaf) = node
+                .barn
+                .take_full::<P>()
+                .or_else(|| node.barn.take_empty::<P>())
+            else {
+                return;
+            };
+            self.empty_out(cache, sheaf);
+        }
+    }
+
+    fn empty_out(&self, cache: &Cache, mut sheaf: OwnSheaf) {
+        self.flush(cache, &mut sheaf);
+        self.drop_memory(sheaf);
+    }
+
+    /// Empties every sheaf of `cache`, on all CPUs, and gives back its empty slabs.
+    pub fn shrink_cache(&self, cache: &Cache) {
+        let id = cache.id().0 as u32;
+        for cpu in 0..P::cpu_count() {
+            for slot in [id, MAX_CACHES as u32 + id] {
+                let mut take = |_, word| {
+                    // SAFETY: `seize` hands over the sheaf for us alone.
+                    let sheaf = unsafe { OwnSheaf::from_raw(self.area().sheaf(word)) };
+                    self.empty_out(cache, sheaf);
+                };
+                // SAFETY: the area is ours and the slots are inside it.
+                unsafe { P::seize(self.area(), CpuId(cpu), slot..slot + 1, &mut take) };
+            }
+        }
+        for node in 0..self.node_count() {
+            let node = self.node(cache.id(), NodeId(node));
+            self.empty_barn(cache, node);
+            self.give_back_empty_slabs(cache, node);
+        }
+    }
+
+    fn give_back_empty_slabs(&self, cache: &Cache, node: &Node) {
+        const BATCH: usize = 32;
+        loop {
+            let mut empty = [Pfn::NONE; BATCH];
+            let mut found = 0;
+            {
+                let Ok(mut list) = node.list().lock::<P>() else {
+                    return;
+                };
+                let at = |pfn| self.pages().descriptor(pfn);
+                let mut pfn = list.head();
+                while pfn.is_some() && found < BATCH {
+                    let next = Pfn(at(pfn).next.load(crate::sync::Ordering::Relaxed));
+                    // SAFETY: slabs on the list are live slabs of the cache.
+                    if unsafe { Slab::at(self, cache, pfn) }.state().is_empty() {
+                        node.unlink(&mut list, at, pfn);
+                        empty[found] = pfn;
+                        found += 1;
+                    }
+                    pfn = next;
+                }
+            }
+            for &pfn in &empty[..found] {
+                // SAFETY: empty and off the list: nobody else refers to it.
+                let slab = unsafe { Slab::at(self, cache, pfn) };
+                self.give_back_slab(&slab);
+            }
+            if found < BATCH {
+                return;
+            }
+        }
+    }
+}

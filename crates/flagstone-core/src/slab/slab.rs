@@ -1,0 +1,313 @@
+//! One slab: taking objects out of it, putting chains of objects back.
+//!
+//! ```text
+//!   take_into   chain objects first, then objects never handed out     by whoever isolated it
+//!   put_chain   one compare-and-swap; list work only when the slab     by anybody, any time
+//!               was full or becomes empty
+//! ```
+//!
+//! Both engines are written over these two steps (docs: linux-policies 4.4 and 5.4).
+
+use super::cache::Cache;
+use super::chain::Links;
+use super::node::{End, Node};
+use super::sheaf::OwnSheaf;
+use super::slabs::Slabs;
+use super::state::{NO_OBJECT, SlabState};
+use crate::base::Pfn;
+use crate::page::{Descriptor, PageKind, flag};
+use crate::platform::{Access, Fault, Line, Platform, Work};
+use crate::sync::Ordering::{AcqRel, Acquire, Relaxed};
+use core::ptr::NonNull;
+
+/// A live slab of a known cache.
+pub(crate) struct Slab<'a, P: Platform> {
+    pub slabs: &'a Slabs<P>,
+    pub cache: &'a Cache,
+    pub pfn: Pfn,
+    pub descriptor: &'a Descriptor,
+    pub links: Links<'a, P>,
+}
+
+/// A chain of free objects of one slab, linked but not yet part of it.
+#[derive(Clone, Copy)]
+pub(crate) struct Chain {
+    pub first: u32,
+    pub last: u32,
+    pub count: u32,
+}
+
+/// What a taker got, and whether the slab was full at that moment.
+#[derive(Clone, Copy)]
+pub(crate) struct Taken {
+    pub count: u32,
+    pub full: bool,
+}
+
+impl Taken {
+    const NOTHING: Self = Self {
+        count: 0,
+        full: false,
+    };
+}
+
+impl<'a, P: Platform> Slab<'a, P> {
+    /// The slab headed by `pfn`.
+    ///
+    /// # Safety
+    /// 1. `pfn` heads a live slab of `cache`.
+    pub unsafe fn at(slabs: &'a Slabs<P>, cache: &'a Cache, pfn: Pfn) -> Self {
+        let descriptor = slabs.pages().descriptor(pfn);
+        let start = slabs.pages().address(pfn);
+        // SAFETY: obligation 1; descriptors of adjoining pages adjoin.
+        let links = unsafe { Links::new(descriptor, start, cache.geometry(), slabs.secret()) };
+        Self {
+            slabs,
+            cache,
+            pfn,
+            descriptor,
+            links,
+        }
+    }
+
+    /// The slab that holds `object`, and the object's index in it. Ends the program if no object
+    /// of the cache starts there.
+    ///
+    /// # Safety
+    /// 1. The page map named `cache` for the page of `object`, and the slab is still live
+    ///    (the object is handed out, or the program freed it wrongly).
+    pub unsafe fn holding(
+        slabs: &'a Slabs<P>,
+        cache: &'a Cache,
+        object: NonNull<u8>,
+    ) -> (Self, u32) {
+        let pages = slabs.pages();
+        let head = pages
+            .pfn_of(object.as_ptr())
+            .and_then(|pfn| pages.head_of(pfn));
+        let Some(head) = head.filter(|&h| pages.descriptor(h).kind() == PageKind::Slab) else {
+            P::fatal(Fault::InvalidFree, object.as_ptr())
+        };
+        // SAFETY: obligation 1.
+        let slab = unsafe { Self::at(slabs, cache, head) };
+        let index = slab.index(object);
+        (slab, index)
+    }
+
+    /// The index of `object`. Ends the program if no object handed out starts there.
+    #[inline]
+    pub fn index(&self, object: NonNull<u8>) -> u32 {
+        let start = self.slabs.pages().address(self.pfn).as_ptr() as usize;
+        let offset = (object.as_ptr() as usize).wrapping_sub(start);
+        match self.cache.geometry().index_of(offset) {
+            Some(index) if index < self.fresh() => index,
+            _ => P::fatal(Fault::InvalidFree, object.as_ptr()),
+        }
+    }
+
+    /// Whether `object` lies in this slab.
+    #[inline]
+    pub fn contains(&self, object: NonNull<u8>) -> bool {
+        let start = self.slabs.pages().address(self.pfn).as_ptr() as usize;
+        (object.as_ptr() as usize).wrapping_sub(start) < self.cache.geometry().slab_bytes()
+    }
+
+    /// The state word now.
+    #[inline]
+    pub fn state(&self) -> SlabState {
+        SlabState(self.descriptor.state.load(Acquire))
+    }
+
+    #[inline]
+    pub fn swap_state(&self, old: SlabState, new: SlabState) -> bool {
+        self.descriptor
+            .state
+            .compare_exchange(old.0, new.0, AcqRel, Relaxed)
+            .is_ok()
+    }
+
+    /// Objects from this index on were never handed out.
+    #[inline]
+    pub fn fresh(&self) -> u32 {
+        u32::from(self.descriptor.fresh.load(Relaxed))
+    }
+
+    fn touch(&self, access: Access) {
+        P::touch(
+            Line::Slab,
+            core::ptr::from_ref(self.descriptor).cast(),
+            access,
+        );
+    }
+
+    /// Moves up to `want` free objects into `sheaf`, which has room for them.
+    ///
+    /// The caller isolated the slab: nobody else takes from it, though frees may come in. A slab
+    /// that this made full is no longer the caller's: the next free puts it on the list, perhaps
+    /// before this returns, so the answer comes from our own swap and not from another look.
+    pub fn take_into(&self, sheaf: &mut OwnSheaf, want: u32) -> Taken {
+        let chained = self.take_chained(sheaf, want);
+        if chained.count == want {
+            return chained;
+        }
+        let fresh = self.take_fresh(sheaf, want - chained.count);
+        Taken {
+            count: chained.count + fresh.count,
+            full: chained.full || fresh.full,
+        }
+    }
+
+    fn take_chained(&self, sheaf: &mut OwnSheaf, want: u32) -> Taken {
+        if want == 0 {
+            return Taken::NOTHING;
+        }
+        let base = sheaf.len();
+        loop {
+            self.touch(Access::Atomic);
+            let state = self.state();
+            let mut next = state.freelist();
+            let mut count = 0;
+            while next != NO_OBJECT && count < want {
+                sheaf.put(self.links.object(next));
+                next = self.links.next(next);
+                count += 1;
+            }
+            if count == 0 {
+                return Taken::NOTHING;
+            }
+            let after = state.with(next, state.inuse() + count);
+            if self.swap_state(state, after) {
+                // Only now are they ours: take their marks off.
+                let mut index = state.freelist();
+                for _ in 0..count {
+                    index = self.links.take(index);
+                }
+                P::work(Work::Objects(count));
+                return Taken {
+                    count,
+                    full: after.is_full(),
+                };
+            }
+            while sheaf.len() > base {
+                let _ = sheaf.take();
+            }
+        }
+    }
+
+    fn take_fresh(&self, sheaf: &mut OwnSheaf, want: u32) -> Taken {
+        let fresh = self.fresh();
+        let count = want.min(self.cache.geometry().objects() - fresh);
+        if count == 0 {
+            return Taken::NOTHING;
+        }
+        self.descriptor.fresh.store((fresh + count) as u16, Relaxed);
+        // Highest first, so that the lowest address is handed out first.
+        for index in (fresh..fresh + count).rev() {
+            let object = self.links.object(index);
+            self.cache.construct(object);
+            sheaf.put(object);
+        }
+        P::work(Work::Objects(count));
+        // Last, because a slab that becomes full here is not ours any more.
+        Taken {
+            count,
+            full: self.add_inuse(count),
+        }
+    }
+
+    /// Counts objects as handed out; answers whether the slab is full with that.
+    fn add_inuse(&self, count: u32) -> bool {
+        loop {
+            self.touch(Access::Atomic);
+            let state = self.state();
+            let after = state.with(state.freelist(), state.inuse() + count);
+            if self.swap_state(state, after) {
+                return after.is_full();
+            }
+        }
+    }
+
+    /// Takes one object; the caller isolated the slab or holds the list lock that takers need.
+    pub fn take_one(&self) -> Option<NonNull<u8>> {
+        loop {
+            self.touch(Access::Atomic);
+            let state = self.state();
+            let first = state.freelist();
+            if first == NO_OBJECT {
+                break;
+            }
+            let next = self.links.next(first);
+            if self.swap_state(state, state.with(next, state.inuse() + 1)) {
+                self.links.take(first);
+                return Some(self.links.object(first));
+            }
+        }
+        let fresh = self.fresh();
+        if fresh == self.cache.geometry().objects() {
+            return None;
+        }
+        self.descriptor.fresh.store((fresh + 1) as u16, Relaxed);
+        self.add_inuse(1);
+        let object = self.links.object(fresh);
+        self.cache.construct(object);
+        Some(object)
+    }
+
+    /// Gives a chain of objects back. Takes the list lock if the slab was full or becomes empty
+    /// (docs: linux-policies 5.4, slow free).
+    pub fn put_chain(&self, chain: Chain) {
+        loop {
+            self.touch(Access::Atomic);
+            let state = self.state();
+            let Some(inuse) = state.inuse().checked_sub(chain.count) else {
+                P::fatal(Fault::DoubleFree, self.links.object(chain.first).as_ptr())
+            };
+            self.links.relink(chain.last, state.freelist());
+            let after = state.with(chain.first, inuse);
+            if state.is_full() || inuse == 0 {
+                if self.put_with_list(state, after) {
+                    return;
+                }
+            } else if self.swap_state(state, after) {
+                return;
+            }
+        }
+    }
+
+    /// The node whose list this slab belongs to.
+    pub fn node(&self) -> &'a Node {
+        self.slabs.node(self.cache.id(), self.descriptor.node())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn put_with_list(&self, before: SlabState, after: SlabState) -> bool {
+        let node = self.node();
+        let Ok(mut list) = node.list().lock::<P>() else {
+            // A signal handler interrupted the holder of this list: the object cannot go back
+            // now. Count it as lost rather than wait for ourselves.
+            self.slabs.lost.fetch_add(1, Relaxed);
+            return true;
+        };
+        P::touch(Line::Node, node.address(), Access::Write);
+        if !self.swap_state(before, after) {
+            return false;
+        }
+        let at = |pfn| self.slabs.pages().descriptor(pfn);
+        let on_list = self.descriptor.has(flag::ON_LIST);
+        let surplus = after.is_empty() && node.nr_partial() >= self.cache.min_partial();
+        if before.is_full() {
+            if surplus {
+                drop(list);
+                self.slabs.give_back_slab(self);
+                return true;
+            }
+            node.link(&mut list, at, self.pfn, End::Tail);
+        } else if on_list && surplus {
+            node.unlink(&mut list, at, self.pfn);
+            drop(list);
+            self.slabs.give_back_slab(self);
+        }
+        true
+    }
+}

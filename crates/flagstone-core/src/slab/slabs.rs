@@ -1,0 +1,372 @@
+//! The slab allocator of one heap: its caches over one page layer.
+//!
+//! ```text
+//!   Slabs ─┬─ pages          the page layer (zones, pagesets, memmap)
+//!          ├─ area           per-CPU slots: main and spare sheaf of every cache
+//!          ├─ caches[256]    table; entry 0 is never used, 1..=8 are the caches of sheaves
+//!          └─ nodes[256 × n] partial lists and barns, one per cache and memory node
+//! ```
+//!
+//! Built in place over memory of the page layer; never moves. Sheaves are themselves objects of
+//! internal caches that have no sheaves (as the kernel's bootstrap caches).
+
+use super::cache::{Cache, CacheMaking, CacheRequest, CacheState};
+use super::geometry::Geometry;
+use super::node::Node;
+use super::sheaf::{SHEAF_BYTES_MIN, bytes_for};
+use crate::base::{CacheId, NodeId, PageCount, Pfn};
+use crate::page::{PageAllocator, PageConfig};
+use crate::platform::{CpuArea, Lock, LockKind, MAX_CACHES, OutOfMemory, Platform};
+use crate::policy::{Cpus, ObjectSpec, Policy, SheafRule};
+use crate::sync::Ordering::Relaxed;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
+
+/// Caches of sheaves: memory of 64 B, 128 B, ... 8 KiB.
+pub const SHEAF_CACHES: usize = 8;
+
+/// Why a cache could not be made or ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CacheError {
+    /// The size is zero, or no slab of this policy can hold such an object.
+    Size,
+    /// The alignment is not a power of two, or larger than a page.
+    Align,
+    /// All cache slots are taken, or memory ran out.
+    Exhausted,
+    /// Objects of the cache are still handed out.
+    Busy,
+    /// There is no such cache.
+    Absent,
+}
+
+/// The slab allocator. See the module's picture.
+#[derive(Debug)]
+pub struct Slabs<P: Platform> {
+    area: CpuArea,
+    pages: PageAllocator<P>,
+    caches: NonNull<Cache>,
+    nodes: NonNull<Node>,
+    node_count: u8,
+    policy: Policy,
+    secret: u64,
+    generation: AtomicU32,
+    registry: Lock<u16>,
+    /// Objects a signal handler could not give back because it had interrupted the lock's holder.
+    pub(crate) lost: AtomicU64,
+    /// Pages in use when caches were last shrunk, or the largest number since.
+    pub(crate) pages_peak: AtomicUsize,
+}
+
+// SAFETY: everything shared inside is atomic, behind a lock, or written once in `init`.
+unsafe impl<P: Platform> Sync for Slabs<P> {}
+// SAFETY: nothing belongs to a thread.
+unsafe impl<P: Platform> Send for Slabs<P> {}
+
+impl<P: Platform> Slabs<P> {
+    /// Builds the slab allocator in place, with its page layer and the caches of sheaves.
+    ///
+    /// # Errors
+    /// `OutOfMemory` when the system gives no memory for the tables.
+    ///
+    /// # Safety
+    /// 1. `this` is writable, aligned, nobody else's, and stays where it is.
+    pub unsafe fn init(
+        this: *mut Self,
+        config: &PageConfig,
+        policy: &Policy,
+    ) -> Result<(), OutOfMemory> {
+        // SAFETY: obligation 1; the field is initialised before anything refers to it.
+        unsafe { PageAllocator::init(&raw mut (*this).pages, config)? };
+        // SAFETY: initialised on the line above.
+        let pages = unsafe { &(*this).pages };
+        let node_count = P::node_count();
+        let own = |bytes| pages.alloc_own(bytes).ok_or(OutOfMemory);
+        let area = own(CpuArea::bytes_for(P::cpu_count()))?;
+        let caches = own(MAX_CACHES * size_of::<Cache>())?.cast::<Cache>();
+        let nodes = own(MAX_CACHES * usize::from(node_count) * size_of::<Node>())?.cast::<Node>();
+        // SAFETY: obligation 1; each field is written once, the page layer is left alone.
+        unsafe {
+            // Own memory is zeroed, page-aligned and never freed.
+            (&raw mut (*this).area).write(CpuArea::new(area));
+            (&raw mut (*this).caches).write(caches);
+            (&raw mut (*this).nodes).write(nodes);
+            (&raw mut (*this).node_count).write(node_count);
+            (&raw mut (*this).policy).write(*policy);
+            (&raw mut (*this).secret).write(P::seed() | 1);
+            (&raw mut (*this).generation).write(AtomicU32::new(1));
+            (&raw mut (*this).registry).write(Lock::new(LockKind::Heap, 0));
+            (&raw mut (*this).lost).write(AtomicU64::new(0));
+            (&raw mut (*this).pages_peak).write(AtomicUsize::new(0));
+        }
+        // SAFETY: every field is initialised now.
+        let slabs = unsafe { &*this };
+        slabs.make_sheaf_caches()
+    }
+
+    fn make_sheaf_caches(&self) -> Result<(), OutOfMemory> {
+        const NAMES: [&str; SHEAF_CACHES] = [
+            "sheaf-64",
+            "sheaf-128",
+            "sheaf-256",
+            "sheaf-512",
+            "sheaf-1k",
+            "sheaf-2k",
+            "sheaf-4k",
+            "sheaf-8k",
+        ];
+        for (at, name) in NAMES.into_iter().enumerate() {
+            let id = CacheId(at as u16 + 1);
+            let size = SHEAF_BYTES_MIN << at;
+            let pages = P::page_size().pages_for(size);
+            let geometry = Geometry::new(size, 0, pages, P::page_size()).ok_or(OutOfMemory)?;
+            let making = CacheMaking {
+                id,
+                geometry,
+                align: size,
+                min_partial: 1,
+                sheaf_first: 0,
+                sheaf_max: 0,
+                barn_full: 0,
+                barn_empty: 0,
+                barn_bytes: 0,
+                refill_whole: false,
+            };
+            self.install(id, &CacheRequest::new(name, size), &making);
+        }
+        Ok(())
+    }
+
+    fn install(&self, id: CacheId, request: &CacheRequest<'_>, making: &CacheMaking) {
+        for node in 0..self.node_count {
+            // SAFETY: the entry exists (`node_ptr`) and no cache with this id is live.
+            unsafe { self.node_ptr(id, NodeId(node)).write(Node::new()) };
+        }
+        // SAFETY: the table has MAX_CACHES entries and this one is not live.
+        unsafe {
+            self.caches
+                .add(id.index())
+                .write(Cache::new(request, making))
+        };
+    }
+
+    /// The page layer.
+    #[inline]
+    #[must_use]
+    pub fn pages(&self) -> &PageAllocator<P> {
+        &self.pages
+    }
+
+    /// The per-CPU slots.
+    #[inline]
+    #[must_use]
+    pub fn area(&self) -> CpuArea {
+        self.area
+    }
+
+    /// The lock of the cache table, for fork handling.
+    #[must_use]
+    pub fn registry_lock(&self) -> &crate::platform::RawLock {
+        self.registry.raw()
+    }
+
+    /// The policy this heap was built with.
+    #[must_use]
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    #[inline]
+    pub(crate) fn secret(&self) -> u64 {
+        self.secret
+    }
+
+    pub(crate) fn next_generation(&self) -> u32 {
+        self.generation.fetch_add(1, Relaxed)
+    }
+
+    /// Memory nodes.
+    #[inline]
+    #[must_use]
+    pub fn node_count(&self) -> u8 {
+        self.node_count
+    }
+
+    /// A cache by id. The entry may be absent: look at [`Slabs::live_cache`] for strangers' ids.
+    ///
+    /// # Panics
+    /// If `id` is not an index of the table.
+    #[inline]
+    #[must_use]
+    pub fn cache(&self, id: CacheId) -> &Cache {
+        assert!(id.index() < MAX_CACHES, "cache.id-bounded");
+        // SAFETY: the table has MAX_CACHES entries; zeroed ones are valid, absent caches.
+        unsafe { self.caches.add(id.index()).as_ref() }
+    }
+
+    /// A cache by id, if it is live.
+    #[must_use]
+    pub fn live_cache(&self, id: CacheId) -> Option<&Cache> {
+        if id.index() >= MAX_CACHES {
+            return None;
+        }
+        // SAFETY: zeroed entries have a valid state byte (`Absent`); nothing else of them is read.
+        let state = unsafe { &(*self.caches.as_ptr().add(id.index())).state };
+        (state.load(Relaxed) == CacheState::Live as u8).then(|| self.cache(id))
+    }
+
+    /// All live caches.
+    pub fn live_caches(&self) -> impl Iterator<Item = &Cache> {
+        (1..MAX_CACHES as u16).filter_map(|id| self.live_cache(CacheId(id)))
+    }
+
+    fn node_ptr(&self, id: CacheId, node: NodeId) -> NonNull<Node> {
+        let at = id.index() * usize::from(self.node_count) + node.index();
+        debug_assert!(id.index() < MAX_CACHES && node.0 < self.node_count);
+        // SAFETY: the table has MAX_CACHES × node_count entries.
+        unsafe { self.nodes.add(at) }
+    }
+
+    /// A live cache's part on a memory node.
+    #[inline]
+    #[must_use]
+    pub fn node(&self, id: CacheId, node: NodeId) -> &Node {
+        // SAFETY: nodes of live caches are initialised and live as long as the heap.
+        unsafe { self.node_ptr(id, node).as_ref() }
+    }
+
+    /// Writes `id` (or zero) into the page map for a slab's pages.
+    pub(crate) fn map_pages(&self, pfn: Pfn, pages: PageCount, id: u8) {
+        for page in 0..pages.0 {
+            // SAFETY: the page map has one byte for each page of the span.
+            let cell = unsafe {
+                self.pages
+                    .page_map()
+                    .add(pfn.index() + page)
+                    .cast::<AtomicU8>()
+                    .as_ref()
+            };
+            cell.store(id, Relaxed);
+        }
+    }
+
+    /// The cache whose slab holds page `pfn`, if any.
+    #[inline]
+    #[must_use]
+    pub fn cache_of_page(&self, pfn: Pfn) -> Option<&Cache> {
+        // SAFETY: as in `map_pages`.
+        let cell = unsafe {
+            self.pages
+                .page_map()
+                .add(pfn.index())
+                .cast::<AtomicU8>()
+                .as_ref()
+        };
+        let id = cell.load(Relaxed);
+        if id == 0 {
+            None
+        } else {
+            Some(self.cache(CacheId(u16::from(id))))
+        }
+    }
+
+    /// The cache that holds sheaves of `capacity` slots.
+    pub(crate) fn sheaf_cache(&self, capacity: u32) -> &Cache {
+        let class = bytes_for(capacity).max(SHEAF_BYTES_MIN) / SHEAF_BYTES_MIN;
+        let at = (class.trailing_zeros() as usize).min(SHEAF_CACHES - 1);
+        self.cache(CacheId(at as u16 + 1))
+    }
+
+    /// Makes a cache.
+    ///
+    /// # Errors
+    /// See [`CacheError`].
+    pub fn create_cache(&self, request: &CacheRequest<'_>) -> Result<CacheId, CacheError> {
+        if request.align != 0
+            && (!request.align.is_power_of_two() || request.align > P::page_size().bytes())
+        {
+            return Err(CacheError::Align);
+        }
+        let making = self.plan_cache(request)?;
+        let mut last = self
+            .registry
+            .lock::<P>()
+            .map_err(|_| CacheError::Exhausted)?;
+        let first = SHEAF_CACHES as u16 + 1;
+        let free = (first..MAX_CACHES as u16).find(|&id| self.live_cache(CacheId(id)).is_none());
+        let id = CacheId(free.ok_or(CacheError::Exhausted)?);
+        *last = id.0.max(*last);
+        self.install(id, request, &CacheMaking { id, ..making });
+        Ok(id)
+    }
+
+    fn plan_cache(&self, request: &CacheRequest<'_>) -> Result<CacheMaking, CacheError> {
+        let (page_size, policy) = (P::page_size(), &self.policy);
+        if request.object_size == 0 || request.object_size > page_size.bytes() << 10 {
+            return Err(CacheError::Size);
+        }
+        let mut spec = ObjectSpec::new(request.object_size);
+        spec.align = request.align;
+        spec.hwcache_align = request.hwcache_align;
+        spec.ctor = request.ctor.is_some();
+        spec.kmalloc = request.kmalloc;
+        let layout = policy.layout(&spec);
+        let cpus = Cpus::new(P::cpu_count());
+        let shape = policy
+            .slab_shape(layout.size, page_size, cpus)
+            .ok_or(CacheError::Size)?;
+        let link = layout.free_pointer;
+        let geometry =
+            Geometry::new(layout.size, link, shape.pages, page_size).ok_or(CacheError::Size)?;
+        let max = policy
+            .sheaf_capacity_requested(layout.size, page_size, request.sheaf_capacity)
+            .unwrap_or(0);
+        let growing = policy.sheaf_rule == SheafRule::Bytes && policy.sheaf_capacity_set.is_none();
+        let first = if growing {
+            first_capacity(layout.size).min(max)
+        } else {
+            max
+        };
+        let barn = policy.barn_limits(layout.size, max);
+        Ok(CacheMaking {
+            id: CacheId(0),
+            geometry,
+            align: layout.align,
+            min_partial: policy.min_partial(layout.size),
+            sheaf_first: first,
+            sheaf_max: max,
+            barn_full: barn.full,
+            barn_empty: barn.empty,
+            barn_bytes: if growing { BARN_BYTES_FIRST } else { 0 },
+            refill_whole: !growing,
+        })
+    }
+
+    /// Ends a cache none of whose objects are handed out.
+    ///
+    /// # Errors
+    /// `Busy` while objects live (the cache stays usable), `Absent` for no such cache.
+    pub fn destroy_cache(&self, id: CacheId) -> Result<(), CacheError> {
+        if id.index() <= SHEAF_CACHES {
+            return Err(CacheError::Absent);
+        }
+        let cache = self.live_cache(id).ok_or(CacheError::Absent)?;
+        self.shrink_cache(cache);
+        let slabs: u32 = (0..self.node_count)
+            .map(|n| self.node(id, NodeId(n)).slabs.load(Relaxed))
+            .sum();
+        if slabs != 0 {
+            return Err(CacheError::Busy);
+        }
+        cache.state.store(CacheState::Gone as u8, Relaxed);
+        Ok(())
+    }
+}
+
+/// Bytes of full sheaves a barn holds before traffic shows that more would help.
+pub(crate) const BARN_BYTES_FIRST: usize = 16 << 10;
+
+/// Objects in a cache's first sheaves: about 2 KiB of them, at least one, at most 30.
+fn first_capacity(size: usize) -> u32 {
+    (2048 / size).clamp(1, 30) as u32
+}

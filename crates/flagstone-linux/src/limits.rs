@@ -1,0 +1,219 @@
+//! How much memory this process may use, and how much address space it should ask for.
+//!
+//! Containers: the limit of the own control group and of every group above it counts, version 1
+//! and 2; a group whose files are not visible here (a container without its own namespace) is
+//! skipped, and the mount's root is always looked at.
+
+use crate::sys;
+use crate::text::{self, Path};
+
+/// Address space reserved where nothing limits it: 1 TiB.
+const WISH: usize = 1 << 40;
+/// The least worth reserving.
+const WISH_MIN: usize = 32 << 20;
+
+/// One hierarchy of control groups: where it is mounted and how `/proc/self/cgroup` marks it.
+struct Hierarchy {
+    mount: &'static [u8],
+    controller: &'static [u8],
+}
+
+/// The control-group controllers asked about here.
+#[derive(Clone, Copy)]
+pub enum Controller {
+    /// Memory limits.
+    Memory,
+    /// CPU bandwidth.
+    Cpu,
+}
+
+impl Controller {
+    const fn hierarchies(self) -> [Hierarchy; 3] {
+        let (mount, controller): (&[u8], &[u8]) = match self {
+            Self::Memory => (b"/sys/fs/cgroup/memory", b"memory"),
+            Self::Cpu => (b"/sys/fs/cgroup/cpu", b"cpu"),
+        };
+        [
+            Hierarchy {
+                mount: b"/sys/fs/cgroup",
+                controller: b"",
+            },
+            Hierarchy {
+                mount: b"/sys/fs/cgroup/unified",
+                controller: b"",
+            },
+            Hierarchy { mount, controller },
+        ]
+    }
+}
+
+/// Calls `each` with the directory of the own group and of every group above it, of every
+/// hierarchy that may carry `controller`.
+pub fn each_group(controller: Controller, mut each: impl FnMut(&[u8])) {
+    let mut buffer = [0; 2048];
+    let own = Path::of(&[b"/proc/self/cgroup"])
+        .read(&mut buffer)
+        .unwrap_or_default();
+    for hierarchy in controller.hierarchies() {
+        for line in text::lines(own) {
+            if let Some(group) = group_in(line, hierarchy.controller) {
+                walk_up(hierarchy.mount, group, &mut each);
+            }
+        }
+    }
+}
+
+/// The group path in a line `id:controllers:path`, if the line is about `controller`.
+fn group_in<'t>(line: &'t [u8], controller: &[u8]) -> Option<&'t [u8]> {
+    let mut fields = line.splitn(3, |&b| b == b':');
+    let _id = fields.next()?;
+    let controllers = fields.next()?;
+    let path = fields.next()?;
+    controllers
+        .split(|&b| b == b',')
+        .any(|name| name == controller)
+        .then_some(path)
+}
+
+/// Calls `each` with `mount` + `group` and every directory above, down to the mount itself.
+fn walk_up(mount: &[u8], group: &[u8], each: &mut impl FnMut(&[u8])) {
+    let mut directory = [0; text::PATH_BYTES];
+    let group = group.strip_suffix(b"/").unwrap_or(group);
+    let len = mount.len() + group.len();
+    if len > directory.len() {
+        return each(mount);
+    }
+    directory[..mount.len()].copy_from_slice(mount);
+    directory[mount.len()..len].copy_from_slice(group);
+    let mut end = len;
+    loop {
+        each(&directory[..end]);
+        if end <= mount.len() {
+            return;
+        }
+        let parent = directory[..end].iter().rposition(|&b| b == b'/');
+        end = parent.unwrap_or(0).max(mount.len());
+    }
+}
+
+/// Bytes this process may use: physical memory, or the least limit of a control group.
+///
+/// Costs some tens of microseconds: ask once, and not at start-up.
+pub fn memory_limit() -> usize {
+    let mut limit = physical_memory();
+    each_group(Controller::Memory, |directory| {
+        for file in [&b"/memory.max"[..], b"/memory.limit_in_bytes"] {
+            if let Some(bytes) = text::read_number(&[directory, file]) {
+                limit = limit.min(bytes);
+            }
+        }
+    });
+    usize::try_from(limit).unwrap_or(usize::MAX)
+}
+
+/// Physical memory in bytes.
+fn physical_memory() -> u64 {
+    // SAFETY: plain integers; all zeroes is a value.
+    let mut info: libc::sysinfo = unsafe { core::mem::zeroed() };
+    // SAFETY: the kernel fills one structure.
+    let result = unsafe { sys::call(libc::SYS_sysinfo, [(&raw mut info) as usize, 0, 0, 0, 0, 0]) };
+    if result != 0 || info.totalram == 0 {
+        return u64::MAX;
+    }
+    info.totalram
+        .saturating_mul(u64::from(info.mem_unit.max(1)))
+}
+
+/// Bytes of address space worth asking for, before halving at every refusal: 1 TiB, or half of
+/// what a finite `RLIMIT_AS` leaves, so that stacks, mappings and libraries keep the other half.
+///
+/// Overcommit mode 2 needs no share of its own: a reservation is inaccessible memory, which is
+/// not charged before it is committed.
+#[must_use]
+pub fn reservation_wish() -> usize {
+    let Some(limit) = address_space_limit() else {
+        return WISH;
+    };
+    let left = limit.saturating_sub(address_space_used());
+    (left / 2).clamp(WISH_MIN.min(limit), WISH)
+}
+
+/// The limit on this process's address space in bytes, if there is one (`ulimit -v`).
+fn address_space_limit() -> Option<usize> {
+    let mut limit = [0u64; 2];
+    // SAFETY: the kernel fills two 64-bit words.
+    let result = unsafe {
+        sys::call(
+            libc::SYS_prlimit64,
+            [
+                0,
+                libc::RLIMIT_AS as usize,
+                0,
+                (&raw mut limit) as usize,
+                0,
+                0,
+            ],
+        )
+    };
+    (result == 0 && limit[0] != u64::MAX).then(|| usize::try_from(limit[0]).unwrap_or(usize::MAX))
+}
+
+/// Address space in use, in bytes; zero when unknown.
+fn address_space_used() -> usize {
+    let pages = text::read_number(&[b"/proc/self/statm"]).unwrap_or(0);
+    usize::try_from(pages)
+        .unwrap_or(0)
+        .saturating_mul(crate::memory::page_size().bytes())
+}
+
+/// Whether the kernel charges every committed byte at once (`vm.overcommit_memory` 2): then
+/// commit in small steps and give commits back.
+#[must_use]
+pub fn commits_are_charged() -> bool {
+    text::read_number(&[b"/proc/sys/vm/overcommit_memory"]) == Some(2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::string::String;
+    use std::vec::Vec;
+
+    #[test]
+    fn the_own_group_is_found_in_either_version() {
+        assert_eq!(group_in(b"0::/a/b", b""), Some(&b"/a/b"[..]));
+        assert_eq!(
+            group_in(b"4:cpu,memory:/x:y", b"memory"),
+            Some(&b"/x:y"[..])
+        );
+        assert_eq!(group_in(b"9:name=systemd:/", b"memory"), None);
+        assert_eq!(group_in(b"broken", b""), None);
+    }
+
+    #[test]
+    fn every_group_up_to_the_mount_is_visited() {
+        let visit = |group: &[u8]| {
+            let mut seen = Vec::new();
+            walk_up(b"/m", group, &mut |d| {
+                seen.push(String::from_utf8(d.to_vec()).unwrap());
+            });
+            seen
+        };
+        assert_eq!(visit(b"/a/b"), ["/m/a/b", "/m/a", "/m"]);
+        assert_eq!(visit(b"/"), ["/m"]);
+        assert_eq!(visit(b""), ["/m"]);
+        assert_eq!(visit(&[b'x'; 1000]), ["/m"]);
+    }
+
+    #[test]
+    fn the_memory_limit_is_at_most_physical_memory_and_not_zero() {
+        let limit = memory_limit();
+        assert!(limit > 0);
+        assert!(limit as u64 <= physical_memory());
+    }
+
+    #[test]
+    fn the_reservation_wish_is_between_the_least_and_the_most() {
+        assert!((WISH_MIN..=WISH).contains(&reservation_wish()));
+    }
+}

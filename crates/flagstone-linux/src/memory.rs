@@ -1,0 +1,228 @@
+//! Address space and memory: reserve, commit, decommit, release, remap.
+//!
+//! ```text
+//!   reserve   mmap PROT_NONE, NORESERVE     address space only; costs no memory, no commit charge
+//!   commit    mprotect read and write       in place; the kernel may refuse (overcommit mode 2)
+//!   decommit  MADV_DONTNEED                 contents gone, reads as zero, stays committed
+//!   release   munmap
+//!   remap     mremap MAYMOVE                moves page tables, never bytes
+//! ```
+
+use crate::sys;
+use core::ptr::NonNull;
+use flagstone_core::base::PageSize;
+use flagstone_core::platform::OutOfMemory;
+
+/// `MADV_DONTNEED_LOCKED`, Linux 5.18: as `MADV_DONTNEED`, also for locked memory.
+const MADV_DONTNEED_LOCKED: usize = 24;
+
+/// The kernel's page size, from the auxiliary vector.
+pub fn page_size() -> PageSize {
+    // SAFETY: reads the auxiliary vector, which the C library keeps.
+    let bytes = unsafe { libc::getauxval(libc::AT_PAGESZ) } as usize;
+    PageSize::new(bytes).unwrap_or(PageSize::K4)
+}
+
+fn map(bytes: usize) -> Option<NonNull<u8>> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a fresh anonymous mapping at an address of the kernel's choice.
+    let address = unsafe {
+        sys::call(
+            libc::SYS_mmap,
+            [
+                0,
+                bytes,
+                libc::PROT_NONE as usize,
+                flags as usize,
+                usize::MAX,
+                0,
+            ],
+        )
+    };
+    if (-4095..0).contains(&address) {
+        return None;
+    }
+    NonNull::new(core::ptr::with_exposed_provenance_mut(address as usize))
+}
+
+/// Reserves `bytes` of address space aligned to `align`.
+///
+/// The first try asks for just the bytes, since an exact fit may be all that a limit leaves; only
+/// if the kernel's address is misaligned is more reserved and cut to shape.
+pub fn reserve(bytes: usize, align: usize) -> Option<NonNull<u8>> {
+    debug_assert!(align.is_power_of_two());
+    let page = page_size().bytes();
+    let bytes = bytes.checked_next_multiple_of(page)?;
+    if bytes == 0 {
+        return None;
+    }
+    let first = map(bytes)?;
+    if first.addr().get().is_multiple_of(align) {
+        return Some(first);
+    }
+    // SAFETY: mapped just now, used by nobody.
+    unsafe { release(first, bytes) };
+    let span = bytes.checked_add(align - page)?;
+    let start = map(span)?;
+    let lead = start.addr().get().next_multiple_of(align) - start.addr().get();
+    // SAFETY: `lead <= align - page`, so all three parts lie inside the span.
+    let aligned = unsafe { start.add(lead) };
+    if lead != 0 {
+        // SAFETY: the part before the aligned start; nobody uses it.
+        unsafe { release(start, lead) };
+    }
+    let tail = span - lead - bytes;
+    if tail != 0 {
+        // SAFETY: as above.
+        let after = unsafe { aligned.add(bytes) };
+        // SAFETY: the part after the aligned range; nobody uses it.
+        unsafe { release(after, tail) };
+    }
+    Some(aligned)
+}
+
+/// Makes a reserved range readable and writable.
+///
+/// # Safety
+/// 1. As for `Platform::commit`.
+pub unsafe fn commit(start: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory> {
+    let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+    // SAFETY: obligation 1: the range is ours.
+    let result = unsafe {
+        sys::call(
+            libc::SYS_mprotect,
+            [start.addr().get(), bytes, protection, 0, 0, 0],
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(OutOfMemory)
+    }
+}
+
+/// # Safety
+/// 1. As for `Platform::decommit`.
+unsafe fn advise(start: NonNull<u8>, bytes: usize, advice: usize) -> bool {
+    // SAFETY: obligation 1.
+    unsafe {
+        sys::call(
+            libc::SYS_madvise,
+            [start.addr().get(), bytes, advice, 0, 0, 0],
+        ) == 0
+    }
+}
+
+/// Gives contents back; the range reads as zero afterwards, also where a program has locked its
+/// memory and the kernel refuses.
+///
+/// # Safety
+/// 1. As for `Platform::decommit`.
+pub unsafe fn decommit(start: NonNull<u8>, bytes: usize) {
+    // SAFETY: obligation 1.
+    if unsafe { advise(start, bytes, libc::MADV_DONTNEED as usize) } {
+        return;
+    }
+    // SAFETY: obligation 1.
+    if unsafe { advise(start, bytes, MADV_DONTNEED_LOCKED) } {
+        return;
+    }
+    // SAFETY: obligation 1: committed, and nobody uses what it held.
+    unsafe { start.write_bytes(0, bytes) };
+}
+
+/// Ends part of a reservation. Where the kernel cannot split one more mapping, the range keeps
+/// its addresses and loses its memory.
+///
+/// # Safety
+/// 1. As for `Platform::release`.
+pub unsafe fn release(start: NonNull<u8>, bytes: usize) {
+    // SAFETY: obligation 1.
+    let result = unsafe { sys::call(libc::SYS_munmap, [start.addr().get(), bytes, 0, 0, 0, 0]) };
+    if result != 0 {
+        // SAFETY: obligation 1; the advice is harmless where the range was never committed.
+        unsafe { advise(start, bytes, libc::MADV_DONTNEED as usize) };
+    }
+}
+
+/// Resizes a reservation, moving it if need be.
+///
+/// # Safety
+/// 1. As for `Platform::remap`.
+pub unsafe fn remap(start: NonNull<u8>, old: usize, new: usize) -> Option<NonNull<u8>> {
+    // SAFETY: obligation 1.
+    let address = unsafe {
+        sys::call(
+            libc::SYS_mremap,
+            [
+                start.addr().get(),
+                old,
+                new,
+                libc::MREMAP_MAYMOVE as usize,
+                0,
+                0,
+            ],
+        )
+    };
+    if (-4095..0).contains(&address) {
+        return None;
+    }
+    NonNull::new(core::ptr::with_exposed_provenance_mut(address as usize))
+}
+
+/// Advises huge pages for a range that will be dense.
+pub fn advise_dense(start: NonNull<u8>, bytes: usize) {
+    // SAFETY: advice about huge pages never changes contents.
+    unsafe { advise(start, bytes, libc::MADV_HUGEPAGE as usize) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    #[test]
+    fn a_reservation_has_the_alignment_asked_for() {
+        for align in [4096, MIB, 64 * MIB] {
+            let start = reserve(3 * MIB, align).unwrap();
+            assert!(start.addr().get().is_multiple_of(align));
+            // SAFETY: reserved above, used by nobody.
+            unsafe { release(start, 3 * MIB) };
+        }
+    }
+
+    #[test]
+    fn committed_memory_is_zero_and_zero_again_after_decommit() {
+        let start = reserve(MIB, 4096).unwrap();
+        // SAFETY: the reservation is ours; the bytes written are committed.
+        unsafe {
+            commit(start, MIB).unwrap();
+            assert_eq!(start.read(), 0);
+            start.write_bytes(7, MIB);
+            decommit(start, MIB);
+            assert_eq!((start.read(), start.add(MIB - 1).read()), (0, 0));
+            release(start, MIB);
+        }
+    }
+
+    #[test]
+    fn remapping_keeps_contents() {
+        let start = reserve(MIB, 4096).unwrap();
+        // SAFETY: the reservation is ours and committed before use.
+        unsafe {
+            commit(start, MIB).unwrap();
+            start.write(9);
+            let moved = remap(start, MIB, 8 * MIB).unwrap();
+            assert_eq!((moved.read(), moved.add(8 * MIB - 1).read()), (9, 0));
+            release(moved, 8 * MIB);
+        }
+    }
+
+    #[test]
+    fn impossible_reservations_are_refused() {
+        assert!(reserve(usize::MAX - 4096, 4096).is_none());
+        assert!(reserve(1 << 60, 4096).is_none());
+        assert!(reserve(0, 4096).is_none());
+    }
+}

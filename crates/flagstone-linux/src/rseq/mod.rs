@@ -1,0 +1,89 @@
+//! Restartable sequences through the area the C library registered.
+//!
+//! ```text
+//!   struct rseq, at thread pointer + __rseq_offset
+//!     0  cpu_id_start   4  cpu_id   8  rseq_cs   16 flags   20 node_id   24 mm_cid
+//! ```
+//!
+//! A sequence stores the address of its descriptor in `rseq_cs`, reads its index, works, and
+//! commits by one store; the kernel restarts it when the thread was preempted, migrated or
+//! interrupted by a signal before that store. So nothing on one index ever runs half-way beside
+//! another, without a lock and without a locked instruction.
+//!
+//! The index is `mm_cid` where the kernel keeps it (Linux 6.3: dense, bounded by threads and by
+//! allowed CPUs), otherwise `cpu_id`. We never register an area of our own: a thread has one, and
+//! it is the C library's.
+//!
+//! Not protected, as in every user of these sequences: a child of `vfork` that allocates while
+//! its parent's other threads run (the kernel gives such a child no area).
+
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+#[cfg(target_arch = "x86_64")]
+pub use x86_64::{exchange_below, index, node, pop, push, registered};
+
+#[cfg(not(target_arch = "x86_64"))]
+mod unsupported;
+#[cfg(not(target_arch = "x86_64"))]
+pub use unsupported::{exchange_below, index, node, pop, push, registered};
+
+use core::sync::atomic::{AtomicIsize, AtomicU32, Ordering};
+use flagstone_core::platform::{CpuArea, SheafWord, Slot};
+
+/// `AT_RSEQ_FEATURE_SIZE`: how many bytes of the area this kernel keeps up to date.
+const AT_RSEQ_FEATURE_SIZE: libc::c_ulong = 27;
+/// The feature size from which `mm_cid` is kept (it ends at byte 28).
+const FEATURES_WITH_MM_CID: u64 = 28;
+
+const CPU_ID: isize = 4;
+const RSEQ_CS: isize = 8;
+const NODE_ID: isize = 20;
+const MM_CID: isize = 24;
+
+/// Distance from the thread pointer to `rseq_cs`; zero while sequences may not be used. (Zero is
+/// the thread control block itself, so no area lies there.)
+static CS_OFFSET: AtomicIsize = AtomicIsize::new(0);
+/// Distance from the thread pointer to the index: `mm_cid` or `cpu_id`.
+static INDEX_OFFSET: AtomicIsize = AtomicIsize::new(0);
+/// Indexes that exist: `exchange` installs no sheaf at or above it.
+static INDEX_COUNT: AtomicU32 = AtomicU32::new(0);
+
+/// Whether sequences may be used.
+#[inline(always)]
+pub fn ready() -> bool {
+    CS_OFFSET.load(Ordering::Relaxed) != 0
+}
+
+/// Whether the index is the dense `mm_cid`.
+pub fn index_is_mm_cid() -> bool {
+    INDEX_OFFSET.load(Ordering::Relaxed) - CS_OFFSET.load(Ordering::Relaxed) == MM_CID - RSEQ_CS
+}
+
+/// Starts using sequences over `count` indexes, if the C library registered an area. Called once,
+/// before any other thread uses the heap.
+pub fn start(count: u32) {
+    let Some(area) = registered() else {
+        return;
+    };
+    // SAFETY: reads the auxiliary vector; zero for an entry the kernel does not give.
+    let features = unsafe { libc::getauxval(AT_RSEQ_FEATURE_SIZE) };
+    let index = if features >= FEATURES_WITH_MM_CID {
+        MM_CID
+    } else {
+        CPU_ID
+    };
+    INDEX_COUNT.store(count, Ordering::Relaxed);
+    INDEX_OFFSET.store(area + index, Ordering::Relaxed);
+    CS_OFFSET.store(area + RSEQ_CS, Ordering::Release);
+}
+
+/// `Platform::exchange` as a restartable sequence; gives `new` back for an index that has no
+/// slots.
+///
+/// # Safety
+/// 1. As for `Platform::exchange`.
+/// 2. Sequences are ready.
+pub unsafe fn exchange(area: CpuArea, slot: Slot, new: SheafWord) -> SheafWord {
+    // SAFETY: obligations 1 and 2; the count is the area's.
+    unsafe { exchange_below(INDEX_COUNT.load(Ordering::Relaxed), area, slot, new) }
+}

@@ -1,0 +1,233 @@
+//! The restartable sequences of x86-64.
+//!
+//! ```text
+//!   5  arm      rseq_cs = descriptor
+//!   2  start    index → CPU block → word → sheaf
+//!      ...
+//!      commit   one store (pop, push) or one exchange instruction (exchange)
+//!   3  end
+//!
+//!   out of line:   signature 0x53053053
+//!   4  abort       → 5, again
+//! ```
+//!
+//! Cost, apart from the caller: pop 15 instructions and push 17 with their arming; no call, no
+//! lock prefix.
+//!
+//! Why `exchange` commits by `xchg`, which is atomic against all CPUs: `seize` swaps the same
+//! word from another CPU. Two swaps hand every sheaf to exactly one of the two, so no stop flag is
+//! needed; plain load and store would let both believe they own it. It runs once per sheaf,
+//! where its twenty cycles do not show.
+//!
+//! Why the index is not checked in `pop` and `push`: only `exchange` installs sheaves, and it
+//! checks. An index of -1 (a thread not registered yet) lands on the area's zero page, and every
+//! index the kernel can give lies inside the area (`CpuArea::bytes_for` rounds up to the kernel's
+//! mask size, `cpus::slot_count`), where untouched memory is the absent sheaf.
+
+use super::{CS_OFFSET, INDEX_OFFSET};
+use core::arch::asm;
+use core::ptr::NonNull;
+use core::sync::atomic::Ordering;
+use flagstone_core::platform::{CPU_STRIDE, CpuArea, SHEAF_HEADER_BYTES, SheafWord, Slot};
+
+const _: () = assert!(CPU_STRIDE == 1 << 12, "the sequences shift by 12");
+const _: () = assert!(SHEAF_HEADER_BYTES == 16, "the sequences know this layout");
+
+core::arch::global_asm!(".weak __rseq_offset", ".weak __rseq_size");
+
+/// The descriptor (label 6) and the way back after an abort (label 4), out of line. The four
+/// bytes before label 4 are the signature the kernel checks; the three before them make the
+/// whole an undefined instruction for a disassembler.
+macro_rules! sequence {
+    ($($out_of_line:literal,)* ; $($body:literal),* $(,)?) => {
+        concat!(
+            ".pushsection __rseq_cs, \"aw\", @progbits\n",
+            ".balign 32\n",
+            "6: .long 0, 0\n",
+            ".quad 2f, 3f - 2f, 4f\n",
+            ".popsection\n",
+            ".pushsection .text.unlikely.flagstone_rseq, \"ax\", @progbits\n",
+            ".byte 0x0f, 0xb9, 0x3d\n",
+            ".long 0x53053053\n",
+            "4: jmp 5f\n",
+            $($out_of_line, "\n",)*
+            ".popsection\n",
+            "5: lea {t}, [rip + 6b]\n",
+            "mov qword ptr fs:[{cs}], {t}\n",
+            "2:\n",
+            $($body, "\n",)*
+            "3:\n",
+        )
+    };
+}
+
+/// Distance from the thread pointer to the C library's area, if this thread has it registered.
+pub fn registered() -> Option<isize> {
+    let (offset, size): (*const isize, *const u32);
+    // SAFETY: reads two entries of the global offset table; zero where the symbol is unknown.
+    unsafe {
+        asm!(
+            "mov {0}, qword ptr [rip + __rseq_offset@GOTPCREL]",
+            "mov {1}, qword ptr [rip + __rseq_size@GOTPCREL]",
+            out(reg) offset, out(reg) size,
+            options(nostack, readonly, preserves_flags),
+        );
+    }
+    if offset.is_null() || size.is_null() {
+        return None;
+    }
+    // SAFETY: a variable of the C library, constant after start-up.
+    if unsafe { size.read() } == 0 {
+        return None;
+    }
+    // SAFETY: as above.
+    let offset = unsafe { offset.read() };
+    // SAFETY: the C library says that an area lies there in every thread.
+    let cpu = unsafe { word_at(offset + super::CPU_ID) };
+    (cpu.cast_signed() >= 0).then_some(offset)
+}
+
+/// A 32-bit word at `offset` from the thread pointer.
+///
+/// # Safety
+/// 1. There is one.
+#[inline(always)]
+unsafe fn word_at(offset: isize) -> u32 {
+    let word: u32;
+    // SAFETY: obligation 1.
+    unsafe {
+        asm!("mov {0:e}, dword ptr fs:[{1}]", out(reg) word, in(reg) offset,
+            options(nostack, readonly, preserves_flags));
+    }
+    word
+}
+
+/// The caller's index at this moment; only when sequences are ready.
+#[inline]
+pub fn index() -> u32 {
+    // SAFETY: ready means that the area exists in every thread.
+    unsafe { word_at(INDEX_OFFSET.load(Ordering::Relaxed)) }
+}
+
+/// The caller's memory node at this moment; only when sequences are ready.
+pub fn node() -> u32 {
+    let area = CS_OFFSET.load(Ordering::Relaxed) - super::RSEQ_CS;
+    // SAFETY: as for `index`; the field is zero on kernels that do not keep it.
+    unsafe { word_at(area + super::NODE_ID) }
+}
+
+/// `Platform::pop` as a restartable sequence.
+///
+/// # Safety
+/// 1. As for `Platform::pop`.
+/// 2. Sequences are ready.
+#[inline(always)]
+pub unsafe fn pop(area: CpuArea, slot: Slot) -> Option<NonNull<u8>> {
+    let object: *mut u8;
+    // SAFETY: obligations 1 and 2. Inside the sequence the word names a sheaf that belongs to
+    // this index (`slot.one-home`), and `slot.len-bounded` keeps the load inside it.
+    unsafe {
+        asm!(
+            sequence!(
+                "7: xor {object:e}, {object:e}",
+                "jmp 3f",
+                ;
+                "movsxd {t}, dword ptr fs:[{index}]",
+                "shl {t}, 12",
+                "add {t}, {base}",
+                "mov {t}, qword ptr [{t} + {slot} * 8 + 4096]",
+                "add {t}, {base}",
+                "mov {len:e}, dword ptr [{t}]",
+                "sub {len:e}, 1",
+                "jb 7b",
+                "mov {object}, qword ptr [{t} + {len} * 8 + 16]",
+                "mov dword ptr [{t}], {len:e}",
+            ),
+            t = out(reg) _,
+            len = out(reg) _,
+            object = out(reg) object,
+            base = in(reg) area.base().as_ptr(),
+            slot = in(reg) slot.index(),
+            cs = in(reg) CS_OFFSET.load(Ordering::Relaxed),
+            index = in(reg) INDEX_OFFSET.load(Ordering::Relaxed),
+            options(nostack),
+        );
+    }
+    NonNull::new(object)
+}
+
+/// `Platform::push` as a restartable sequence.
+///
+/// # Safety
+/// 1. As for `Platform::push`.
+/// 2. Sequences are ready.
+#[inline(always)]
+pub unsafe fn push(area: CpuArea, slot: Slot, object: NonNull<u8>) -> bool {
+    // SAFETY: as for `pop`; `len < capacity` keeps the store inside the sheaf. What is stored
+    // above `len` by an attempt that is then aborted belongs to nobody.
+    unsafe {
+        asm!(
+            sequence!(
+                ;
+                "movsxd {t}, dword ptr fs:[{index}]",
+                "shl {t}, 12",
+                "add {t}, {base}",
+                "mov {t}, qword ptr [{t} + {slot} * 8 + 4096]",
+                "add {t}, {base}",
+                "mov {len:e}, dword ptr [{t}]",
+                "cmp {len:e}, dword ptr [{t} + 4]",
+                "jae {refused}",
+                "cmp qword ptr [{t} + {len} * 8 + 8], {object}",
+                "je {refused}",
+                "mov qword ptr [{t} + {len} * 8 + 16], {object}",
+                "add {len:e}, 1",
+                "mov dword ptr [{t}], {len:e}",
+            ),
+            t = out(reg) _,
+            len = out(reg) _,
+            object = in(reg) object.as_ptr(),
+            base = in(reg) area.base().as_ptr(),
+            slot = in(reg) slot.index(),
+            cs = in(reg) CS_OFFSET.load(Ordering::Relaxed),
+            index = in(reg) INDEX_OFFSET.load(Ordering::Relaxed),
+            refused = label { return false },
+            options(nostack),
+        );
+    }
+    true
+}
+
+/// `Platform::exchange` as a restartable sequence; gives `new` back for an index at or above
+/// `count`.
+///
+/// # Safety
+/// 1. As for `Platform::exchange`.
+/// 2. Sequences are ready.
+/// 3. The area has slots for `count` indexes.
+#[inline]
+pub unsafe fn exchange_below(count: u32, area: CpuArea, slot: Slot, new: SheafWord) -> SheafWord {
+    let mut word = new.0;
+    // SAFETY: obligations 1 to 3: the index is below the count, so the word is in the area.
+    unsafe {
+        asm!(
+            sequence!(
+                ;
+                "mov {t:e}, dword ptr fs:[{index}]",
+                "cmp {t:e}, {count:e}",
+                "jae 3f",
+                "shl {t}, 12",
+                "add {t}, {base}",
+                "xchg qword ptr [{t} + {slot} * 8 + 4096], {word}",
+            ),
+            t = out(reg) _,
+            word = inout(reg) word,
+            base = in(reg) area.base().as_ptr(),
+            slot = in(reg) slot.index(),
+            count = in(reg) count,
+            cs = in(reg) CS_OFFSET.load(Ordering::Relaxed),
+            index = in(reg) INDEX_OFFSET.load(Ordering::Relaxed),
+            options(nostack),
+        );
+    }
+    SheafWord(word)
+}

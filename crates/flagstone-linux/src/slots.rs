@@ -1,0 +1,280 @@
+//! Per-CPU slots: restartable sequences where they are ready, one lock per CPU elsewhere.
+//!
+//! The locked form is the plain code of `flagstone_core::platform::percpu` under a lock that is
+//! never held across anything that can block. Its locks lie in static memory, a line each.
+//!
+//! `seize` under sequences, step by step:
+//!
+//! 1. swap each word to absent. From here on, whatever starts on that CPU finds no sheaf, and an
+//!    `exchange` there gets "absent" back, not the sheaf taken here: both sides swap atomically.
+//! 2. fence. A `pop` or `push` that read the old word before step 1 has committed (and its store
+//!    is visible) or will restart and read the new word. A preempted one restarts before its next
+//!    instruction.
+//! 3. hand out: nobody but the caller knows the sheaf any more.
+//!
+//! An `exchange` that was under way may install another sheaf after step 1; that one is not ours.
+//! Without the fence (Linux before 5.10, or a filter) nothing may be handed out, so nothing is
+//! swapped.
+
+use crate::world::Linux;
+use crate::{membarrier, rseq, thread};
+use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
+use core::ops::Range;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU32, Ordering};
+use flagstone_core::base::CpuId;
+use flagstone_core::platform::percpu::{exchange_owned, pop_owned, push_owned};
+use flagstone_core::platform::{CpuArea, LockKind, MAX_CACHES, Platform, RawLock, SheafWord, Slot};
+
+/// Locks of the locked form; CPUs beyond share. Doubling costs 4 KiB of zeroed memory.
+const LOCKS: usize = 64;
+
+/// Slots of one CPU.
+const SLOTS: usize = 2 * MAX_CACHES;
+
+/// A lock on its own cache line.
+#[repr(align(64))]
+struct Padded(RawLock);
+
+/// The locks of the locked form.
+struct Locks(UnsafeCell<MaybeUninit<[Padded; LOCKS]>>);
+
+// SAFETY: written once by `start`, before any other thread uses the heap; locks afterwards.
+unsafe impl Sync for Locks {}
+
+static TABLE: Locks = Locks(UnsafeCell::new(MaybeUninit::uninit()));
+/// Slots the locked form uses; zero before `start`.
+static LOCKED_COUNT: AtomicU32 = AtomicU32::new(0);
+
+/// Prepares both forms for `count` CPUs. Called once, before any other thread uses the heap.
+pub fn start(count: u32) {
+    let table = TABLE.0.get().cast::<Padded>();
+    for index in 0..LOCKS {
+        // SAFETY: inside the table; nobody reads it yet.
+        unsafe {
+            table
+                .add(index)
+                .write(Padded(RawLock::new(LockKind::Local)))
+        };
+    }
+    LOCKED_COUNT.store(count.min(LOCKS as u32), Ordering::Release);
+    rseq::start(count);
+}
+
+/// Whether the restartable sequences serve.
+#[inline(always)]
+#[must_use]
+pub fn fast() -> bool {
+    rseq::ready()
+}
+
+/// The slot index of the caller at this moment.
+#[inline]
+#[must_use]
+pub fn current() -> u32 {
+    if fast() { rseq::index() } else { processor() }
+}
+
+/// The CPU as the C library tells it, or a number drawn from the thread pointer.
+fn processor() -> u32 {
+    // SAFETY: no preconditions; served by the vDSO.
+    let cpu = unsafe { libc::sched_getcpu() };
+    u32::try_from(cpu).unwrap_or((thread::token() >> 12) as u32)
+}
+
+/// Runs `step` on the caller's CPU under its lock; `None` if this thread holds it already (a
+/// signal handler on top of a step).
+#[inline(never)]
+fn locked<T>(step: impl FnOnce(CpuId) -> T) -> Option<T> {
+    let cpu = CpuId(processor() % LOCKED_COUNT.load(Ordering::Relaxed).max(1));
+    locked_on(cpu, step)
+}
+
+fn locked_on<T>(cpu: CpuId, step: impl FnOnce(CpuId) -> T) -> Option<T> {
+    let lock = lock_of(cpu)?;
+    Linux::acquire(lock).ok()?;
+    let out = step(cpu);
+    Linux::release_lock(lock);
+    Some(out)
+}
+
+fn lock_of(cpu: CpuId) -> Option<&'static RawLock> {
+    if cpu.0 >= LOCKED_COUNT.load(Ordering::Acquire) {
+        return None;
+    }
+    // SAFETY: below the count, which is stored after the table is written.
+    Some(unsafe { &(*TABLE.0.get().cast::<Padded>().add(cpu.index())).0 })
+}
+
+/// `Platform::pop` in the locked form.
+///
+/// # Safety
+/// 1. As for `Platform::pop`.
+#[cold]
+pub unsafe fn pop_locked(area: CpuArea, slot: Slot) -> Option<NonNull<u8>> {
+    // SAFETY: obligation 1; the CPU's lock is held.
+    locked(|cpu| unsafe { pop_owned(area, cpu, slot) }).flatten()
+}
+
+/// `Platform::push` in the locked form.
+///
+/// # Safety
+/// 1. As for `Platform::push`.
+#[cold]
+pub unsafe fn push_locked(area: CpuArea, slot: Slot, object: NonNull<u8>) -> bool {
+    // SAFETY: obligation 1; the CPU's lock is held.
+    locked(|cpu| unsafe { push_owned(area, cpu, slot, object) }).unwrap_or(false)
+}
+
+/// `Platform::exchange` in either form.
+///
+/// # Safety
+/// 1. As for `Platform::exchange`.
+pub unsafe fn exchange(area: CpuArea, slot: Slot, new: SheafWord) -> SheafWord {
+    if fast() {
+        // SAFETY: obligation 1; sequences are ready.
+        unsafe { rseq::exchange(area, slot, new) }
+    } else {
+        // SAFETY: obligation 1.
+        unsafe { exchange_locked(area, slot, new) }
+    }
+}
+
+/// `Platform::exchange` in the locked form.
+///
+/// # Safety
+/// 1. As for `Platform::exchange`.
+#[cold]
+pub unsafe fn exchange_locked(area: CpuArea, slot: Slot, new: SheafWord) -> SheafWord {
+    // SAFETY: obligation 1; the CPU's lock is held.
+    locked(|cpu| unsafe { exchange_owned(area, cpu, slot, new) }).unwrap_or(new)
+}
+
+/// `Platform::pop` as a restartable sequence.
+///
+/// # Safety
+/// 1. As for `Platform::pop`.
+/// 2. [`fast`] was true.
+#[inline(always)]
+pub unsafe fn pop_fast(area: CpuArea, slot: Slot) -> Option<NonNull<u8>> {
+    // SAFETY: obligations 1 and 2.
+    unsafe { rseq::pop(area, slot) }
+}
+
+/// `Platform::push` as a restartable sequence.
+///
+/// # Safety
+/// 1. As for `Platform::push`.
+/// 2. [`fast`] was true.
+#[inline(always)]
+pub unsafe fn push_fast(area: CpuArea, slot: Slot, object: NonNull<u8>) -> bool {
+    // SAFETY: obligations 1 and 2.
+    unsafe { rseq::push(area, slot, object) }
+}
+
+/// `Platform::seize` in either form.
+///
+/// # Safety
+/// 1. As for `Platform::seize`.
+pub unsafe fn seize(
+    area: CpuArea,
+    cpu: CpuId,
+    slots: Range<u32>,
+    take: &mut dyn FnMut(Slot, SheafWord),
+) {
+    if fast() {
+        // SAFETY: obligation 1.
+        unsafe { seize_fenced(area, cpu, slots, take) }
+    } else {
+        // SAFETY: obligation 1.
+        unsafe { seize_locked(area, cpu, slots, take) }
+    }
+}
+
+/// `Platform::seize` beside restartable sequences; hands out nothing without the kernel's fence.
+///
+/// # Safety
+/// 1. As for `Platform::seize`.
+pub unsafe fn seize_fenced(
+    area: CpuArea,
+    cpu: CpuId,
+    slots: Range<u32>,
+    take: &mut dyn FnMut(Slot, SheafWord),
+) {
+    if !membarrier::ready() {
+        return;
+    }
+    let mut taken = [SheafWord::ABSENT; SLOTS];
+    // SAFETY: obligation 1.
+    let any = unsafe { swap_out(area, cpu, slots.clone(), &mut taken) };
+    // A fence that fails after all leaves the sheaves lost, which is the safe side.
+    if any && membarrier::fence() {
+        hand_out(slots, &taken, take);
+    }
+}
+
+/// `Platform::seize` beside the locked form.
+///
+/// # Safety
+/// 1. As for `Platform::seize`.
+pub unsafe fn seize_locked(
+    area: CpuArea,
+    cpu: CpuId,
+    slots: Range<u32>,
+    take: &mut dyn FnMut(Slot, SheafWord),
+) {
+    let mut taken = [SheafWord::ABSENT; SLOTS];
+    let swap = |cpu| {
+        // SAFETY: obligation 1; the CPU's lock is held.
+        unsafe { swap_out(area, cpu, slots.clone(), &mut taken) }
+    };
+    if locked_on(cpu, swap) == Some(true) {
+        hand_out(slots, &taken, take);
+    }
+}
+
+fn hand_out(slots: Range<u32>, taken: &[SheafWord; SLOTS], take: &mut dyn FnMut(Slot, SheafWord)) {
+    for (index, &word) in slots.clone().zip(&taken[slots.start as usize..]) {
+        if !word.is_absent() {
+            take(Slot::from_index(index), word);
+        }
+    }
+}
+
+/// Swaps the words of `slots` with absent; whether any was there. Only reads the words of an
+/// untouched CPU, so that looking at it costs no memory.
+///
+/// # Safety
+/// 1. As for `Platform::seize`.
+unsafe fn swap_out(
+    area: CpuArea,
+    cpu: CpuId,
+    slots: Range<u32>,
+    taken: &mut [SheafWord; SLOTS],
+) -> bool {
+    let mut any = false;
+    for index in slots {
+        // SAFETY: obligation 1.
+        let word = unsafe { area.word(cpu, Slot::from_index(index)) };
+        if word.load(Ordering::Relaxed) != 0 {
+            let old = SheafWord(word.swap(0, Ordering::AcqRel));
+            taken[index as usize] = old;
+            any |= !old.is_absent();
+        }
+    }
+    any
+}
+
+/// In the child of a fork: frees the locks of holders that no longer exist.
+pub fn reset_after_fork() {
+    for cpu in 0..LOCKED_COUNT.load(Ordering::Relaxed) {
+        if let Some(lock) = lock_of(CpuId(cpu)) {
+            lock.reset();
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "slots_tests.rs"]
+mod tests;

@@ -1,0 +1,165 @@
+//! The answers of Linux to what the core asks.
+
+use crate::{clock, cpus, entropy, limits, memory, report, slots, thread};
+use core::ops::Range;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU32, Ordering};
+use flagstone_core::base::{CpuId, NodeId, PageSize};
+use flagstone_core::platform::{CpuArea, Fault, OutOfMemory, Platform, SheafWord, Slot};
+
+/// Linux as a platform of the core.
+#[derive(Debug)]
+pub enum Linux {}
+
+/// CPU slots; zero before [`init`].
+static CPU_COUNT: AtomicU32 = AtomicU32::new(0);
+
+/// Prepares this world: counts CPUs and looks for restartable sequences (a few system calls).
+/// Called once, by one thread, before the heap is built.
+pub fn init() {
+    let count = cpus::slot_count();
+    CPU_COUNT.store(count, Ordering::Relaxed);
+    slots::start(count);
+}
+
+// SAFETY: memory.rs: fresh anonymous mappings are nobody else's and zero. The CPU count is stored
+// once by `init`, and `current_cpu` stays below it. slots.rs states why its steps are atomic.
+// The locks are the core's own. `report::fatal` aborts.
+unsafe impl Platform for Linux {
+    fn page_size() -> PageSize {
+        memory::page_size()
+    }
+
+    fn reserve(bytes: usize, align: usize) -> Option<NonNull<u8>> {
+        memory::reserve(bytes, align)
+    }
+
+    unsafe fn commit(start: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory> {
+        // SAFETY: the caller's obligation.
+        unsafe { memory::commit(start, bytes) }
+    }
+
+    unsafe fn decommit(start: NonNull<u8>, bytes: usize) {
+        // SAFETY: the caller's obligation.
+        unsafe { memory::decommit(start, bytes) }
+    }
+
+    unsafe fn release(start: NonNull<u8>, bytes: usize) {
+        // SAFETY: the caller's obligation.
+        unsafe { memory::release(start, bytes) }
+    }
+
+    unsafe fn remap(start: NonNull<u8>, old_bytes: usize, new_bytes: usize) -> Option<NonNull<u8>> {
+        // SAFETY: the caller's obligation.
+        unsafe { memory::remap(start, old_bytes, new_bytes) }
+    }
+
+    fn advise_dense(start: NonNull<u8>, bytes: usize) {
+        memory::advise_dense(start, bytes);
+    }
+
+    fn memory_limit() -> usize {
+        limits::memory_limit()
+    }
+
+    fn cpu_count() -> u32 {
+        CPU_COUNT.load(Ordering::Relaxed).max(1)
+    }
+
+    fn current_cpu() -> CpuId {
+        let index = slots::current();
+        let count = Self::cpu_count();
+        CpuId(if index < count { index } else { index % count })
+    }
+
+    fn node_count() -> u8 {
+        cpus::node_count()
+    }
+
+    fn node_of(cpu: CpuId) -> NodeId {
+        cpus::node_of(cpu)
+    }
+
+    fn cache_slice_bytes() -> usize {
+        cpus::cache_slice_bytes()
+    }
+
+    #[inline(always)]
+    unsafe fn pop(area: CpuArea, slot: Slot) -> Option<NonNull<u8>> {
+        if slots::fast() {
+            // SAFETY: the caller's obligation; sequences are ready.
+            unsafe { slots::pop_fast(area, slot) }
+        } else {
+            // SAFETY: the caller's obligation.
+            unsafe { slots::pop_locked(area, slot) }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn push(area: CpuArea, slot: Slot, object: NonNull<u8>) -> bool {
+        if slots::fast() {
+            // SAFETY: the caller's obligation; sequences are ready.
+            unsafe { slots::push_fast(area, slot, object) }
+        } else {
+            // SAFETY: the caller's obligation.
+            unsafe { slots::push_locked(area, slot, object) }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn pop_fast(area: CpuArea, slot: Slot) -> Option<NonNull<u8>> {
+        // SAFETY: the caller's obligations.
+        unsafe { slots::pop_fast(area, slot) }
+    }
+
+    #[inline(always)]
+    unsafe fn push_fast(area: CpuArea, slot: Slot, object: NonNull<u8>) -> bool {
+        // SAFETY: the caller's obligations.
+        unsafe { slots::push_fast(area, slot, object) }
+    }
+
+    unsafe fn exchange(area: CpuArea, slot: Slot, new: SheafWord) -> SheafWord {
+        // SAFETY: the caller's obligations.
+        unsafe { slots::exchange(area, slot, new) }
+    }
+
+    unsafe fn seize(
+        area: CpuArea,
+        cpu: CpuId,
+        slots: Range<u32>,
+        take: &mut dyn FnMut(Slot, SheafWord),
+    ) {
+        // SAFETY: the caller's obligations.
+        unsafe { slots::seize(area, cpu, slots, take) }
+    }
+
+    #[inline(always)]
+    fn fast_slots() -> bool {
+        slots::fast()
+    }
+
+    #[inline(always)]
+    fn token() -> u64 {
+        thread::token()
+    }
+
+    fn pause(round: u32) {
+        thread::pause(round);
+    }
+
+    fn now() -> u64 {
+        clock::now()
+    }
+
+    fn seed() -> u64 {
+        entropy::seed()
+    }
+
+    fn fatal(fault: Fault, address: *const u8) -> ! {
+        report::fatal(fault, address)
+    }
+
+    fn warn(line: &str) {
+        report::warn(line);
+    }
+}
