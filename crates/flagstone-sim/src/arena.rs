@@ -225,7 +225,7 @@ mod tests {
         let mut arena = Arena::new(64 << 20, 1 << 20, 4096);
         let first = arena.reserve(100, 4096).unwrap().as_ptr() as usize;
         let second = arena.reserve(4096, 4 << 20).unwrap().as_ptr() as usize;
-        assert!(second > first && second % (4 << 20) == 0);
+        assert!(second > first && second.is_multiple_of(4 << 20));
         assert_eq!(arena.reserve(1 << 40, 4096), None);
     }
 }

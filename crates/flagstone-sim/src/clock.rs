@@ -125,9 +125,21 @@ impl Vm {
     /// Wakes `thread`, which pays the price of waking up; nothing if it is awake, except that its
     /// next [`Vm::park`] returns at once.
     pub fn unpark(&self, thread: u32) {
+        self.unpark_after(thread, self.costs.wake);
+    }
+
+    /// Lets a thread that spins on a line of its own (parked, as far as time goes) see the change:
+    /// it pays a line transfer.
+    pub fn release_spinner(&self, thread: u32) {
+        let cpu = self.threads[thread as usize].cpu.get();
+        let journey = self.costs.line(self.topology.distance(self.cpu.get(), cpu));
+        self.unpark_after(thread, journey);
+    }
+
+    fn unpark_after(&self, thread: u32, delay: Ps) {
         let other = &self.threads[thread as usize];
         if other.state.get() == State::Parked {
-            self.unblock(thread, self.now.get() + self.costs.wake);
+            self.unblock(thread, self.now.get() + delay);
         } else {
             other.woken.set(true);
         }

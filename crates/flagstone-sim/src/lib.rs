@@ -9,6 +9,8 @@
 //!   machine · topology · costs      what a step costs where                (data)
 //!   vm · clock · schedule · locking who runs when, and waits for whom      (time)
 //!   world                           the core's platform on top of it
+//!   subject · workload/ · fifo      the core, and the programs that use it
+//!   scenario · window · report      one run, when it is steady, and its row
 //!   lines · cache · rcu · arena     where lines, data, deferred frees and memory are
 //! ```
 
@@ -17,17 +19,23 @@ mod cache;
 pub mod chance;
 mod clock;
 pub mod costs;
+mod fifo;
 mod lines;
 mod locking;
 pub mod machine;
 mod mapping;
 mod rcu;
 mod ready;
+pub mod report;
+pub mod scenario;
 mod schedule;
+pub mod subject;
 pub mod tally;
 pub mod topology;
 mod vm;
 mod waiters;
+pub mod window;
+pub mod workload;
 mod world;
 
 pub use machine::Machine;

@@ -76,18 +76,6 @@ impl Directory {
         }
     }
 
-    /// Shared lines seen so far.
-    #[must_use]
-    pub fn shared_lines(&self) -> usize {
-        self.entries.len()
-    }
-
-    /// Host memory this directory takes for shared lines, in bytes.
-    #[must_use]
-    pub fn bytes(&self) -> usize {
-        self.entries.capacity() * size_of::<Entry>() + self.sharers.capacity() * 8
-    }
-
     #[inline]
     fn shadow_of(&mut self, address: usize) -> &mut u32 {
         let line = address.wrapping_sub(self.base) >> LINE_SHIFT;

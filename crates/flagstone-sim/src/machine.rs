@@ -289,7 +289,7 @@ impl Machine {
             self.latency_ns.remote,
             self.rcu.grace_ms,
         ];
-        if positive.iter().any(|figure| !(*figure > 0.0)) {
+        if !positive.iter().all(|figure| *figure > 0.0) {
             return complain("clock, latencies and grace period must be above zero");
         }
         if self.smt.slowdown < 1.0 || self.rcu.batch == 0 {

@@ -168,6 +168,13 @@ impl Vm {
         self.wake_sleepers()
     }
 
+    /// The latest clock of any thread: how long a run to the end took.
+    #[must_use]
+    pub fn latest(&self) -> Ps {
+        let clocks = self.threads.iter().map(|thread| thread.clock.get());
+        clocks.max().unwrap_or(0)
+    }
+
     fn finished(&self) -> Result<(), Failure> {
         let stuck = |state| matches!(state, State::Waiting(_) | State::Parked);
         if self.threads.iter().any(|thread| stuck(thread.state.get())) {
