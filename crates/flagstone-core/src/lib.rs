@@ -27,3 +27,4 @@ pub mod platform;
 pub mod policy;
 pub mod slab;
 pub mod sync;
+pub mod verify;

@@ -10,13 +10,12 @@
 //!
 //! Locking: see the zone and the pageset; nothing here holds a lock itself.
 
-use super::config::PageConfig;
+use super::build::Shares;
 use super::descriptor::{Descriptor, PageKind, flag};
-use super::memmap::{Layout, Memmap};
-use super::snapshot::{PageSnapshot, ZoneSnapshot};
+use super::memmap::Memmap;
 use super::zone::{Block, Zone};
 use crate::base::{NodeId, Order, PageCount, PageSize, Pfn};
-use crate::platform::{OutOfMemory, Platform};
+use crate::platform::Platform;
 use crate::sync::Ordering::Relaxed;
 use crate::sync::{AtomicU64, AtomicUsize};
 use core::ptr::NonNull;
@@ -29,9 +28,11 @@ pub struct PageAllocator<P: Platform> {
     zone_count: u32,
     /// Binary logarithm of the pages in each zone's share of the span.
     zone_shift: u32,
+    cached_order: Order,
     control_bytes: usize,
     own_bytes: AtomicUsize,
     holes: AtomicU64,
+    ticked: AtomicU64,
 }
 
 // SAFETY: zones are shared by design (locks and atomics), the memmap likewise.
@@ -39,98 +40,26 @@ unsafe impl<P: Platform> Send for PageAllocator<P> {}
 // SAFETY: as above.
 unsafe impl<P: Platform> Sync for PageAllocator<P> {}
 
-/// How the span is shared out.
-struct Shares {
-    zones: u32,
-    shift: u32,
-}
-
-impl Shares {
-    fn of(pages: usize, nodes: u32) -> Self {
-        let share = if nodes > 1 { pages / nodes as usize } else { 0 };
-        if share < Order::MAX.pages().0 {
-            return Self {
-                zones: 1,
-                shift: 31,
-            };
-        }
-        Self {
-            zones: nodes,
-            shift: crate::base::ilog2(share as u64),
-        }
-    }
-}
-
 impl<P: Platform> PageAllocator<P> {
-    /// Builds the allocator in place: `this` must not move afterwards.
-    ///
-    /// # Errors
-    /// `OutOfMemory` if not even the smallest span could be reserved, or its first pages not
-    /// committed; `this` is not initialised then.
-    ///
-    /// # Safety
-    /// 1. `this` is valid for writes and nobody else's.
-    pub unsafe fn init(this: *mut Self, config: &PageConfig) -> Result<(), OutOfMemory> {
-        let page_size = P::page_size();
-        let block = page_size.block_bytes(Order::MAX);
-        let unit = if config.span_bytes >= block {
-            block
-        } else {
-            page_size.bytes()
-        };
-        let most = page_size.bytes() << 31;
-        let mut span = config.span_bytes.clamp(page_size.bytes(), most) / unit * unit;
-        let least = config.span_bytes_min.min(span).max(unit);
-        loop {
-            if let Some(built) = Self::build(span, page_size, config) {
-                // SAFETY: obligation 1.
-                unsafe { this.write(built) };
-                return Ok(());
-            }
-            span = span / 2 / unit * unit;
-            if span < least {
-                return Err(OutOfMemory);
-            }
-        }
-    }
-
-    fn build(span: usize, page_size: PageSize, config: &PageConfig) -> Option<Self> {
-        let pages = span >> page_size.shift();
-        let shares = Shares::of(pages, u32::from(P::node_count()));
-        let control = shares.zones as usize * size_of::<Zone<P>>();
-        let layout = Layout::of(page_size, control, span);
-        let (bytes, align) = layout.reservation();
-        let start = P::reserve(bytes, align)?;
-        // SAFETY: `start` is that reservation.
-        let (map, control_at) = unsafe { Memmap::new(start, &layout, page_size) };
-        // SAFETY: whole pages of the reservation.
-        if unsafe { P::commit(control_at, layout.control) }.is_err() {
-            // SAFETY: nobody has used the reservation.
-            unsafe { P::release(start, bytes) };
-            return None;
-        }
-        let zones: NonNull<Zone<P>> = control_at.cast();
-        let each = if shares.zones == 1 {
-            pages as u32
-        } else {
-            1 << shares.shift
-        };
-        for index in 0..shares.zones {
-            let node = NodeId(index as u8);
-            let first = Pfn(index * each);
-            let zone = Zone::new(node, first, Pfn(first.0 + each), &config.retention, &map);
-            // SAFETY: the control part has room for this many zones.
-            unsafe { zones.add(index as usize).write(zone) };
-        }
-        Some(Self {
+    /// The allocator over zones that `build` made.
+    pub(super) fn from_parts(
+        map: Memmap,
+        zones: NonNull<Zone<P>>,
+        shares: Shares,
+        cached_order: Order,
+        control_bytes: usize,
+    ) -> Self {
+        Self {
             map,
             zones,
             zone_count: shares.zones,
             zone_shift: shares.shift,
-            control_bytes: layout.control,
+            cached_order,
+            control_bytes,
             own_bytes: AtomicUsize::new(0),
             holes: AtomicU64::new(0),
-        })
+            ticked: AtomicU64::new(0),
+        }
     }
 
     // ---- addresses ----------------------------------------------------------------------
@@ -217,7 +146,32 @@ impl<P: Platform> PageAllocator<P> {
     #[inline]
     #[must_use]
     pub fn alloc_block(&self, order: Order, node: NodeId) -> Option<Block> {
-        self.alloc_from_zones(order.pages(), node)
+        let near = self.zone_at(self.zone_near(node));
+        if self.keeps(order) {
+            let block = if self.suits(near) {
+                self.alloc_small(near, order)
+            } else {
+                None
+            };
+            return match block {
+                Some(_) => block,
+                None => self.alloc_anywhere(node, |zone| self.alloc_small(zone, order)),
+            };
+        }
+        self.alloc_large(near, order.pages(), node)
+    }
+
+    #[inline]
+    fn alloc_large(&self, near: &Zone<P>, pages: PageCount, node: NodeId) -> Option<Block> {
+        let block = if self.suits(near) {
+            near.alloc(&self.map, pages)
+        } else {
+            None
+        };
+        match block {
+            Some(_) => block,
+            None => self.alloc_anywhere(node, |zone| zone.alloc(&self.map, pages)),
+        }
     }
 
     /// Frees a block.
@@ -226,8 +180,14 @@ impl<P: Platform> PageAllocator<P> {
     /// 1. `pfn` heads a live block of `order` of this allocator, given up by its owner.
     #[inline]
     pub unsafe fn free_block(&self, pfn: Pfn, order: Order) {
+        let zone = self.zone_of(pfn);
         // SAFETY: obligation 1.
-        unsafe { self.zone_of(pfn).free(&self.map, pfn, order.pages()) };
+        if self.keeps(order) && unsafe { zone.free_cached(&self.map, P::current_cpu(), pfn, order) }
+        {
+            return;
+        }
+        // SAFETY: obligation 1; the pageset did not take the block.
+        unsafe { zone.free_pages(&self.map, pfn, order.pages()) };
     }
 
     /// A run of exactly `pages` pages near `node`, aligned to the next power of two; `None` also
@@ -238,7 +198,10 @@ impl<P: Platform> PageAllocator<P> {
         if pages.0 == 0 || pages.0 > Order::MAX.pages().0 {
             return None;
         }
-        self.alloc_from_zones(pages, node)
+        match as_block(pages) {
+            Some(order) if self.keeps(order) => self.alloc_block(order, node),
+            _ => self.alloc_large(self.zone_at(self.zone_near(node)), pages, node),
+        }
     }
 
     /// Frees a run.
@@ -247,8 +210,14 @@ impl<P: Platform> PageAllocator<P> {
     /// 1. `pfn` heads a live run of `pages` pages of this allocator, given up by its owner.
     #[inline]
     pub unsafe fn free_run(&self, pfn: Pfn, pages: PageCount) {
-        // SAFETY: obligation 1.
-        unsafe { self.zone_of(pfn).free(&self.map, pfn, pages) };
+        match as_block(pages) {
+            Some(order) if self.keeps(order) && pfn.0.is_multiple_of(pages.0 as u32) => {
+                // SAFETY: obligation 1; the run is an aligned block.
+                unsafe { self.free_block(pfn, order) }
+            }
+            // SAFETY: obligation 1.
+            _ => unsafe { self.zone_of(pfn).free_pages(&self.map, pfn, pages) },
+        }
     }
 
     /// Shortens a live run; the pages behind are free afterwards.
@@ -316,98 +285,67 @@ impl<P: Platform> PageAllocator<P> {
         Some(memory)
     }
 
-    fn alloc_from_zones(&self, pages: PageCount, node: NodeId) -> Option<Block> {
+    /// A small block from the CPU's pageset of a zone, or past it from the zone itself.
+    #[inline]
+    fn alloc_small(&self, zone: &Zone<P>, order: Order) -> Option<Block> {
+        let block = zone.alloc_cached(&self.map, P::current_cpu(), order);
+        match block {
+            Some(_) => block,
+            None => zone.alloc(&self.map, order.pages()),
+        }
+    }
+
+    /// From the zone near `node` if it is not low, else from the first that is not, else from
+    /// any; at last with what other CPUs' pagesets hold.
+    #[cold]
+    #[inline(never)]
+    fn alloc_anywhere(
+        &self,
+        node: NodeId,
+        from: impl Fn(&Zone<P>) -> Option<Block>,
+    ) -> Option<Block> {
         let first = self.zone_near(node);
-        if let Some(block) = self.zone_at(first).alloc(&self.map, pages) {
-            return Some(block);
-        }
-        (1..self.zone_count)
-            .map(|step| (first + step) % self.zone_count)
-            .find_map(|index| self.zone_at(index).alloc(&self.map, pages))
+        let in_turn =
+            || (0..self.zone_count).map(|step| self.zone_at((first + step) % self.zone_count));
+        let found = in_turn()
+            .filter(|zone| !zone.is_low())
+            .find_map(&from)
+            .or_else(|| in_turn().find_map(&from));
+        found.or_else(|| {
+            self.drain_pagesets();
+            in_turn().find_map(&from)
+        })
     }
 
-    // ---- upkeep -------------------------------------------------------------------------
-
-    /// Gives free memory back until at most `keep_bytes` of it stay resident; answers the bytes
-    /// given back.
-    pub fn trim(&self, keep_bytes: usize) -> usize {
-        let shift = self.page_size().shift();
-        let mut keep = keep_bytes >> shift;
-        let mut pages = 0;
-        for zone in self.zones() {
-            pages += zone.release_down_to(&self.map, keep);
-            let left = zone
-                .snapshot(&self.map)
-                .map_or(0, |z| z.free_resident_pages);
-            keep = keep.saturating_sub(left);
-        }
-        pages << shift
-    }
-
-    /// Lets time pass: at most once a second it lets bounds decay. Called by slow paths.
-    pub fn tick(&self) {}
-
-    /// Pages outside the free areas, as last noted: without a lock, for upkeep.
-    #[must_use]
-    pub fn in_use(&self) -> PageCount {
-        PageCount(self.zones().map(Zone::in_use).sum())
-    }
-
-    /// What the page layer holds.
-    #[must_use]
-    pub fn snapshot(&self) -> PageSnapshot {
-        let mut total = ZoneSnapshot::default();
-        for zone in self.zones() {
-            total.add(&zone.snapshot(&self.map).unwrap_or_default());
-        }
-        let known = self.map_limit().load(Relaxed) >> self.page_size().shift();
-        PageSnapshot {
-            page_bytes: self.page_size().bytes(),
-            zones: self.zone_count as usize,
-            memmap_bytes: total.committed_pages * size_of::<Descriptor>() + known + known / 8,
-            total,
-            own_bytes: self.own_bytes.load(Relaxed),
-            control_bytes: self.control_bytes,
-            hole_bytes_total: self.holes.load(Relaxed),
-        }
-    }
-
-    /// One zone's figures; `None` for a node without a zone or on top of the lock's holder.
-    #[must_use]
-    pub fn zone_snapshot(&self, node: NodeId) -> Option<ZoneSnapshot> {
-        let index = u32::from(node.0);
-        (index < self.zone_count)
-            .then(|| self.zone_at(index).snapshot(&self.map))
-            .flatten()
-    }
-
-    /// Takes every lock of the layer, in order: before a fork.
-    pub fn lock_all(&self) {
-        for zone in self.zones() {
-            // On top of the holder the lock is ours already.
-            let _ = P::acquire(zone.raw());
-        }
-    }
-
-    /// Gives back what [`PageAllocator::lock_all`] took: in the parent of a fork.
-    pub fn unlock_all(&self) {
-        for zone in self.zones() {
-            P::release_lock(zone.raw());
-        }
-    }
-
-    /// Frees every lock and finishes what threads that are gone had begun: in the child of a fork
-    /// whose parent had called [`PageAllocator::lock_all`].
-    pub fn reset_after_fork(&self) {
-        for zone in self.zones() {
-            zone.raw().reset();
-        }
-        for zone in self.zones() {
-            zone.recover_parked(&self.map);
-        }
+    /// Whether the caller may take from this zone without looking at others.
+    #[inline]
+    fn suits(&self, zone: &Zone<P>) -> bool {
+        self.zone_count == 1 || !zone.is_low()
     }
 
     // ---- zones --------------------------------------------------------------------------
+
+    /// Whether pagesets keep blocks of `order`.
+    #[inline]
+    fn keeps(&self, order: Order) -> bool {
+        order <= self.cached_order
+    }
+
+    pub(super) fn own_bytes(&self) -> usize {
+        self.own_bytes.load(Relaxed)
+    }
+
+    pub(super) fn control_bytes(&self) -> usize {
+        self.control_bytes
+    }
+
+    pub(super) fn hole_bytes_total(&self) -> u64 {
+        self.holes.load(Relaxed)
+    }
+
+    pub(super) fn ticked(&self) -> &AtomicU64 {
+        &self.ticked
+    }
 
     #[inline]
     fn zone_at(&self, index: u32) -> &Zone<P> {
@@ -432,16 +370,31 @@ impl<P: Platform> PageAllocator<P> {
     }
 
     /// All zones, by node.
-    pub(super) fn zones(&self) -> impl Iterator<Item = &Zone<P>> {
+    pub(crate) fn zones(&self) -> impl Iterator<Item = &Zone<P>> {
         (0..self.zone_count).map(|index| self.zone_at(index))
     }
 
     /// The memmap, for `verify`.
-    pub(super) fn memmap(&self) -> &Memmap {
+    pub(crate) fn memmap(&self) -> &Memmap {
         &self.map
+    }
+}
+
+/// The order of a run that is a whole block.
+#[inline]
+fn as_block(pages: PageCount) -> Option<Order> {
+    let pages = pages.0;
+    if pages.is_power_of_two() {
+        Order::new(pages.trailing_zeros())
+    } else {
+        None
     }
 }
 
 #[cfg(all(test, not(loom)))]
 #[path = "allocator_tests.rs"]
 pub(crate) mod tests;
+
+#[cfg(all(test, not(loom)))]
+#[path = "program_tests.rs"]
+mod programs;

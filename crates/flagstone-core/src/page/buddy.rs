@@ -32,7 +32,7 @@ pub const ORDERS: usize = Order::MAX.get() as usize + 1;
 
 /// A free block out of the lists, on its way to an owner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Taken {
+pub(crate) struct Taken {
     pub pfn: Pfn,
     pub order: Order,
     /// No page of it is resident.
@@ -68,7 +68,7 @@ impl Area {
 
 /// The free areas of one zone.
 #[derive(Debug)]
-pub(super) struct FreeAreas {
+pub(crate) struct FreeAreas {
     areas: [Area; 2],
     start: Pfn,
     end: Pfn,
@@ -89,32 +89,32 @@ impl FreeAreas {
     }
 
     /// First page beyond what was ever added: the zone's frontier.
-    pub(super) const fn frontier(&self) -> Pfn {
+    pub(crate) const fn frontier(&self) -> Pfn {
         self.end
     }
 
     /// Free pages on all lists.
-    pub(super) const fn pages(&self) -> usize {
+    pub(crate) const fn pages(&self) -> usize {
         self.pages
     }
 
     /// Free pages that are resident.
-    pub(super) const fn resident(&self) -> usize {
+    pub(crate) const fn resident(&self) -> usize {
         self.resident
     }
 
     /// Blocks of `order` on the resident or the released list.
-    pub(super) const fn count(&self, order: Order, released: bool) -> u32 {
+    pub(crate) const fn count(&self, order: Order, released: bool) -> u32 {
         self.areas[released as usize].counts[order.get() as usize]
     }
 
     /// The list of one order, for `verify`.
-    pub(super) const fn list(&self, order: Order, released: bool) -> PageList {
+    pub(crate) const fn list(&self, order: Order, released: bool) -> PageList {
         self.areas[released as usize].lists[order.get() as usize]
     }
 
     /// Bit `o` set where the list of order `o` should not be empty, for `verify`.
-    pub(super) const fn mask(&self, released: bool) -> u16 {
+    pub(crate) const fn mask(&self, released: bool) -> u16 {
         self.areas[released as usize].mask
     }
 

@@ -1,4 +1,7 @@
 //! What the page layer is told when it is built.
+#![forbid(unsafe_code)]
+
+use crate::policy::Policy;
 
 /// How much free memory stays resident, ready to be used again.
 ///
@@ -29,6 +32,23 @@ impl Retention {
         max_bytes: 24 << 20,
     };
 
+    /// What a policy's limits say; its unset limits are the default's.
+    #[must_use]
+    pub const fn of(policy: &Policy) -> Self {
+        let limits = &policy.limits;
+        if limits.retain_bytes_min == 0 {
+            return Self::DEFAULT;
+        }
+        Self {
+            min_bytes: limits.retain_bytes_min,
+            share: match limits.retain_share {
+                0 => 0,
+                divisor => 1024 / divisor as usize,
+            },
+            max_bytes: 3 * limits.retain_bytes_min,
+        }
+    }
+
     /// Nothing is ever given back unless asked for by `trim`.
     pub const KEEP_ALL: Self = Self {
         min_bytes: usize::MAX,
@@ -52,14 +72,35 @@ pub struct PageConfig {
     pub span_bytes_min: usize,
     /// What stays resident.
     pub retention: Retention,
+    /// The pagesets' rule and marks.
+    pub policy: Policy,
+    /// Bytes the zones count as theirs, for watermarks and pageset marks; `None` asks
+    /// [`crate::platform::Platform::memory_limit`].
+    pub managed_bytes: Option<usize>,
+    /// `min_free_kbytes` of the watermarks in KiB; `None` is the kernel's rule (spec section 7).
+    pub min_free_kib: Option<u64>,
+    /// `watermark_scale_factor`, in ten-thousandths.
+    pub watermark_scale: u64,
+}
+
+impl PageConfig {
+    /// The configuration of a heap under `policy`.
+    #[must_use]
+    pub fn of(policy: &Policy) -> Self {
+        Self {
+            span_bytes: 1 << 40,
+            span_bytes_min: 8 << 20,
+            retention: Retention::of(policy),
+            policy: *policy,
+            managed_bytes: None,
+            min_free_kib: None,
+            watermark_scale: 10,
+        }
+    }
 }
 
 impl Default for PageConfig {
     fn default() -> Self {
-        Self {
-            span_bytes: 1 << 40,
-            span_bytes_min: 8 << 20,
-            retention: Retention::DEFAULT,
-        }
+        Self::of(&Policy::default())
     }
 }

@@ -153,7 +153,7 @@ impl Memmap {
 
     /// Which pages of free blocks are resident.
     #[inline]
-    pub(super) const fn resident(&self) -> &Resident {
+    pub(crate) const fn resident(&self) -> &Resident {
         &self.resident
     }
 

@@ -3,6 +3,7 @@
 //! ```text
 //!   allocator   PageAllocator: blocks and runs, addresses, upkeep
 //!     ├ zone    one per memory node: lock, frontier, watermarks
+//!     │   ├ pageset   per-CPU lists of small blocks, moved as policy::PcpState says
 //!     │   ├ buddy     free areas: split and merge
 //!     │   ├ keep      how much free memory stays resident
 //!     │   └ release   giving the rest back to the system
@@ -10,16 +11,19 @@
 //! ```
 
 pub mod allocator;
-mod buddy;
+pub(crate) mod buddy;
+mod build;
 mod config;
 pub mod descriptor;
 mod keep;
 mod list;
-mod memmap;
+pub(crate) mod memmap;
+mod pageset;
 mod release;
-mod resident;
+pub(crate) mod resident;
 mod snapshot;
-mod zone;
+mod upkeep;
+pub(crate) mod zone;
 
 pub use allocator::PageAllocator;
 pub use buddy::ORDERS;
@@ -27,5 +31,7 @@ pub use config::{PageConfig, Retention};
 pub use descriptor::{Descriptor, LINKS_PER_PAGE, PageKind, flag};
 pub use list::PageList;
 pub use memmap::Memmap;
+pub use pageset::{PagesetCounters, PagesetSnapshot};
 pub use snapshot::{PageSnapshot, ZoneSnapshot};
+pub use upkeep::TICK_NS;
 pub use zone::{Block, ZoneCounters};

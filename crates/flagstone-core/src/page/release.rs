@@ -46,6 +46,20 @@ impl<P: Platform> Zone<P> {
         })
     }
 
+    /// A second passed: lets the bound fall, and gives back what is above it then.
+    pub(super) fn decay_bound(&self, map: &Memmap) {
+        let Some(mut core) = self.lock(map) else {
+            return;
+        };
+        let in_use = self.used(&core);
+        core.keep.decay(in_use);
+        let excess = self.publish_free(&mut core);
+        drop(core);
+        if excess {
+            self.release_excess(map);
+        }
+    }
+
     /// Gives back resident free pages until at most `keep` are left; answers how many.
     pub(super) fn release_down_to(&self, map: &Memmap, keep: usize) -> usize {
         self.release_to(map, |_, _| keep)
@@ -115,7 +129,7 @@ impl<P: Platform> Zone<P> {
         core.counters.released_pages += round.resident as u64;
         core.counters.release_calls += 1;
         core.keep.note_released(round.resident, P::now());
-        self.publish(&mut core);
+        let _ = self.publish_free(&mut core);
         true
     }
 
@@ -132,7 +146,7 @@ impl<P: Platform> Zone<P> {
             core.areas.free_range::<P>(map, pfn, pages);
         }
         core.releasing = false;
-        self.publish(&mut core);
+        let _ = self.publish_free(&mut core);
     }
 }
 

@@ -18,7 +18,7 @@ use core::sync::atomic::AtomicU64;
 
 /// One bit for each page of the reservation.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Resident {
+pub(crate) struct Resident {
     words: NonNull<AtomicU64>,
 }
 
@@ -39,7 +39,7 @@ impl Resident {
 
     /// Pages of the range that are resident.
     #[inline]
-    pub(super) fn count(self, pfn: Pfn, pages: PageCount) -> usize {
+    pub(crate) fn count(self, pfn: Pfn, pages: PageCount) -> usize {
         let mut sum = 0;
         self.each_word(pfn, pages, |word, mask| {
             sum += (word.load(Relaxed) & mask).count_ones() as usize;
@@ -49,7 +49,7 @@ impl Resident {
 
     /// Whether any page of the range is resident.
     #[inline]
-    pub(super) fn any(self, pfn: Pfn, pages: PageCount) -> bool {
+    pub(crate) fn any(self, pfn: Pfn, pages: PageCount) -> bool {
         let mut found = 0;
         self.each_word(pfn, pages, |word, mask| found |= word.load(Relaxed) & mask);
         found != 0

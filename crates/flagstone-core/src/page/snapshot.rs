@@ -1,7 +1,9 @@
 //! What the page layer says about itself.
 
 use super::buddy::ORDERS;
+use super::pageset::PagesetCounters;
 use super::zone::ZoneCounters;
+use crate::policy::Watermarks;
 
 /// One zone, or the sum of all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -26,8 +28,22 @@ pub struct ZoneSnapshot {
     pub released_blocks: [u32; ORDERS],
     /// Resident free pages the zone may keep.
     pub keep_pages: usize,
+    /// Pages the zone counts as its own: its span, or its share of the memory limit.
+    pub managed_pages: usize,
+    /// Watermarks, in pages free of those.
+    pub marks: Watermarks,
+    /// Whether it fell below its high watermark.
+    pub below_high: bool,
     /// What happened since the start.
     pub counters: ZoneCounters,
+    /// Pages in its CPUs' pagesets.
+    pub cached_pages: usize,
+    /// Those of them that are resident.
+    pub cached_resident_pages: usize,
+    /// What happened in its CPUs' pagesets since the start.
+    pub cached: PagesetCounters,
+    /// Times a pageset's lock was held, so that the zone served.
+    pub bypassed: u64,
 }
 
 /// The whole page layer.
@@ -64,7 +80,17 @@ impl ZoneSnapshot {
             self.released_blocks[order] += other.released_blocks[order];
         }
         self.keep_pages = self.keep_pages.saturating_add(other.keep_pages);
+        self.managed_pages += other.managed_pages;
+        self.marks.min += other.marks.min;
+        self.marks.low += other.marks.low;
+        self.marks.high += other.marks.high;
+        self.marks.promo += other.marks.promo;
+        self.below_high |= other.below_high;
         self.counters.add(&other.counters);
+        self.cached_pages += other.cached_pages;
+        self.cached_resident_pages += other.cached_resident_pages;
+        self.cached.add(&other.cached);
+        self.bypassed += other.bypassed;
     }
 }
 

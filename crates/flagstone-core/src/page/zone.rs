@@ -19,17 +19,20 @@
 //! empties.
 
 use super::buddy::{FreeAreas, Taken, largest_block};
-use super::config::Retention;
-use super::descriptor::{Descriptor, PageKind, flag};
+use super::config::PageConfig;
+use super::descriptor::{Descriptor, PageKind};
 use super::keep::Keep;
 use super::list::PageList;
 use super::memmap::Memmap;
+use super::pageset::Pageset;
 use super::snapshot::ZoneSnapshot;
-use crate::base::{NodeId, Order, PageCount, Pfn};
+use crate::base::{CpuId, NodeId, Order, PageCount, Pfn};
 use crate::platform::{Access, Guard, Line, Lock, LockKind, Platform};
+use crate::policy::{Watermarks, ZoneFlags};
 use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use crate::sync::{AtomicU32, AtomicUsize};
+use crate::sync::{AtomicU8, AtomicU32, AtomicUsize};
 use core::marker::PhantomData;
+use core::ptr::NonNull;
 
 /// Most bytes of data one call commits. Why 64 MiB: the call is rare then, and a refusal near a
 /// limit still leaves smaller steps to try.
@@ -67,12 +70,12 @@ pub struct ZoneCounters {
 
 /// What the zone lock protects.
 #[derive(Debug)]
-pub(super) struct ZoneCore {
-    pub(super) areas: FreeAreas,
-    pub(super) committed: Pfn,
-    pub(super) parked: PageList,
-    pub(super) parked_pages: usize,
-    pub(super) releasing: bool,
+pub(crate) struct ZoneCore {
+    pub(crate) areas: FreeAreas,
+    pub(crate) committed: Pfn,
+    pub(crate) parked: PageList,
+    pub(crate) parked_pages: usize,
+    pub(crate) releasing: bool,
     pub(super) keep: Keep,
     pub(super) counters: ZoneCounters,
 }
@@ -80,13 +83,30 @@ pub(super) struct ZoneCore {
 /// A zone.
 #[repr(C, align(64))]
 #[derive(Debug)]
-pub(super) struct Zone<P: Platform> {
+pub(crate) struct Zone<P: Platform> {
     core: Lock<ZoneCore>,
     shared: Shared,
+    flags: AtomicU8,
+    marks: Watermarks,
+    managed: usize,
+    pagesets: NonNull<Pageset>,
+    cpus: u32,
     start: Pfn,
     end: Pfn,
     node: NodeId,
     world: PhantomData<fn() -> P>,
+}
+
+/// What a zone is made of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ZonePlan {
+    pub node: NodeId,
+    pub start: Pfn,
+    pub end: Pfn,
+    /// Pages the zone may use: its span, or its share of the memory limit.
+    pub managed: usize,
+    pub marks: Watermarks,
+    pub pagesets: NonNull<Pageset>,
 }
 
 /// What is read without the lock.
@@ -99,52 +119,92 @@ struct Shared {
 }
 
 impl<P: Platform> Zone<P> {
-    /// A zone of the pages `start..end`, none of them committed yet.
-    pub(super) fn new(node: NodeId, start: Pfn, end: Pfn, rule: &Retention, map: &Memmap) -> Self {
+    /// A zone as `plan` says, none of its pages committed yet.
+    ///
+    /// # Safety
+    /// 1. `plan.pagesets` starts `P::cpu_count()` pagesets that live as long as the zone.
+    pub(super) unsafe fn new(plan: &ZonePlan, config: &PageConfig, map: &Memmap) -> Self {
         Self {
             core: Lock::new(
                 LockKind::Zone,
                 ZoneCore {
-                    areas: FreeAreas::new(start),
-                    committed: start,
+                    areas: FreeAreas::new(plan.start),
+                    committed: plan.start,
                     parked: PageList::new(),
                     parked_pages: 0,
                     releasing: false,
-                    keep: Keep::new(rule, map.page_size()),
+                    keep: Keep::new(&config.retention, map.page_size()),
                     counters: ZoneCounters::default(),
                 },
             ),
             shared: Shared {
-                frontier: AtomicU32::new(start.0),
+                frontier: AtomicU32::new(plan.start.0),
                 deferred: AtomicU32::new(Pfn::NONE.0),
                 in_use: AtomicUsize::new(0),
             },
-            start,
-            end,
-            node,
+            flags: AtomicU8::new(0),
+            marks: plan.marks,
+            managed: plan.managed,
+            pagesets: plan.pagesets,
+            cpus: P::cpu_count(),
+            start: plan.start,
+            end: plan.end,
+            node: plan.node,
             world: PhantomData,
         }
     }
 
     /// First page.
-    pub(super) const fn start(&self) -> Pfn {
+    pub(crate) const fn start(&self) -> Pfn {
         self.start
     }
 
     /// First page beyond.
-    pub(super) const fn end(&self) -> Pfn {
+    pub(crate) const fn end(&self) -> Pfn {
         self.end
     }
 
     /// First page never used yet; descriptors below it are committed.
     #[inline]
-    pub(super) fn frontier(&self) -> Pfn {
+    pub(crate) fn frontier(&self) -> Pfn {
         Pfn(self.shared.frontier.load(Acquire))
+    }
+
+    /// The zone's node.
+    #[inline]
+    pub(super) const fn node(&self) -> NodeId {
+        self.node
+    }
+
+    /// The zone's state as its pagesets' rules see it.
+    #[inline]
+    pub(super) fn flags(&self) -> ZoneFlags {
+        ZoneFlags(self.flags.load(Relaxed))
+    }
+
+    /// A CPU's pageset.
+    #[inline]
+    pub(super) fn pageset(&self, cpu: CpuId) -> &Pageset {
+        let index = cpu.0.min(self.cpus - 1) as usize;
+        // SAFETY: there are `cpus` pagesets (obligation 1 of `new`).
+        unsafe { self.pagesets.add(index).as_ref() }
+    }
+
+    /// Pages that may still be used: managed pages that are not in use.
+    #[inline]
+    pub(super) fn free(&self) -> u64 {
+        self.managed.saturating_sub(self.in_use()) as u64
+    }
+
+    /// Whether background reclaim would run: fewer pages are free than the low watermark.
+    #[inline]
+    pub(super) fn is_low(&self) -> bool {
+        self.free() <= self.marks.low
     }
 
     /// Pages outside the free areas, as of the last lock section.
     #[inline]
-    pub(super) fn in_use(&self) -> usize {
+    pub(crate) fn in_use(&self) -> usize {
         self.shared.in_use.load(Relaxed)
     }
 
@@ -155,7 +215,7 @@ impl<P: Platform> Zone<P> {
 
     /// Takes the lock and empties the deferred stack; `None` on top of the holder.
     #[inline]
-    pub(super) fn lock(&self, map: &Memmap) -> Option<Guard<'_, P, ZoneCore>> {
+    pub(crate) fn lock(&self, map: &Memmap) -> Option<Guard<'_, P, ZoneCore>> {
         let mut core = match self.core.try_lock::<P>() {
             Some(core) => core,
             None => {
@@ -179,7 +239,7 @@ impl<P: Platform> Zone<P> {
         let taken = self.take(&mut core, map, order)?;
         core.areas.give_back_tail::<P>(map, taken, pages);
         let zeroed = self.hand_out(&mut core, map, taken, pages, PageKind::Run);
-        self.publish(&mut core);
+        self.publish_alloc(&mut core);
         drop(core);
         set_tails(map, taken.pfn, pages);
         Some(Block {
@@ -193,13 +253,13 @@ impl<P: Platform> Zone<P> {
     /// # Safety
     /// 1. `pfn` heads a live block of `pages` pages of this zone, given up by its owner.
     #[inline]
-    pub(super) unsafe fn free(&self, map: &Memmap, pfn: Pfn, pages: PageCount) {
+    pub(super) unsafe fn free_pages(&self, map: &Memmap, pfn: Pfn, pages: PageCount) {
         let Some(mut core) = self.lock(map) else {
             // SAFETY: obligation 1.
             return unsafe { self.defer(map, pfn, pages) };
         };
-        self.put(&mut core, map, pfn, pages);
-        let excess = self.publish(&mut core);
+        self.put(&mut core, map, pfn, pages, true);
+        let excess = self.publish_free(&mut core);
         drop(core);
         if excess {
             self.release_excess(map);
@@ -216,7 +276,7 @@ impl<P: Platform> Zone<P> {
         map.descriptor(pfn).pages.store(new.0 as u32, Relaxed);
         map.descriptor(tail).pages.store(1, Relaxed);
         // SAFETY: obligation 1: the tail is nobody else's.
-        unsafe { self.free(map, tail, rest) };
+        unsafe { self.free_pages(map, tail, rest) };
     }
 
     /// Lengthens a run in place if the pages behind it are free.
@@ -258,14 +318,27 @@ impl<P: Platform> Zone<P> {
             self.hand_out(&mut core, map, taken, PageCount(pages), PageKind::Tail);
             at = at.plus(PageCount(pages));
         }
-        self.publish(&mut core);
+        self.publish_alloc(&mut core);
         drop(core);
         set_tails(map, pfn, new);
         true
     }
 
-    /// The zone's figures; `None` on top of the lock's holder.
+    /// The zone's figures; `None` on top of a lock's holder.
     pub(super) fn snapshot(&self, map: &Memmap) -> Option<ZoneSnapshot> {
+        let mut zone = self.areas_snapshot(map)?;
+        for cpu in (0..self.cpus).map(CpuId) {
+            let set = self.pageset_snapshot(map, cpu)?;
+            zone.cached_pages += set.count as usize;
+            zone.cached_resident_pages += set.resident as usize;
+            zone.cached.add(&set.counters);
+            zone.bypassed += self.pageset(cpu).bypassed();
+        }
+        Some(zone)
+    }
+
+    /// The figures of the free areas alone.
+    pub(super) fn areas_snapshot(&self, map: &Memmap) -> Option<ZoneSnapshot> {
         let core = self.lock(map)?;
         let blocks = |released: bool| {
             core::array::from_fn(|o| {
@@ -284,7 +357,11 @@ impl<P: Platform> Zone<P> {
             resident_blocks: blocks(false),
             released_blocks: blocks(true),
             keep_pages: core.keep.bound(in_use),
+            managed_pages: self.managed,
+            marks: self.marks,
+            below_high: self.flags().has(ZoneFlags::BELOW_HIGH),
             counters: core.counters,
+            ..ZoneSnapshot::default()
         })
     }
 
@@ -323,24 +400,61 @@ impl<P: Platform> Zone<P> {
         zeroed
     }
 
-    /// Puts pages back into the free areas as resident ones.
-    pub(super) fn put(&self, core: &mut ZoneCore, map: &Memmap, pfn: Pfn, pages: PageCount) {
-        map.resident().set(pfn, pages);
+    /// Puts pages back into the free areas; `used` unless nobody can have written to them.
+    pub(super) fn put(
+        &self,
+        core: &mut ZoneCore,
+        map: &Memmap,
+        pfn: Pfn,
+        pages: PageCount,
+        used: bool,
+    ) {
+        if used {
+            map.resident().set(pfn, pages);
+        }
         core.counters.free_pages += pages.0 as u64;
         core.areas.free_range::<P>(map, pfn, pages);
     }
 
-    /// Publishes what is read without the lock; answers whether too much free memory is resident.
+    /// Publishes what is read without the lock, after pages left the free areas.
+    ///
+    /// A zone that fell below its high watermark says so until a free finds it above again; one
+    /// below its low watermark counts as reclaiming until it is above the high one
+    /// (docs: linux-policies 6.4).
     #[inline]
-    pub(super) fn publish(&self, core: &mut ZoneCore) -> bool {
+    pub(super) fn publish_alloc(&self, core: &mut ZoneCore) {
         let in_use = self.used(core);
         self.shared.in_use.store(in_use, Relaxed);
         core.keep.note_use(in_use);
+        let free = self.free();
+        if free <= self.marks.high {
+            self.fell_below(free);
+        }
+    }
+
+    #[cold]
+    fn fell_below(&self, free: u64) {
+        let mut flags = self.flags().with(ZoneFlags::BELOW_HIGH);
+        if free <= self.marks.low {
+            flags = flags.with(ZoneFlags::RECLAIM_ACTIVE);
+        }
+        self.flags.store(flags.0, Relaxed);
+    }
+
+    /// Publishes what is read without the lock, after pages came back; answers whether too much
+    /// free memory is resident.
+    #[inline]
+    pub(super) fn publish_free(&self, core: &mut ZoneCore) -> bool {
+        let in_use = self.used(core);
+        self.shared.in_use.store(in_use, Relaxed);
+        if self.flags.load(Relaxed) != 0 && self.free() > self.marks.high {
+            self.flags.store(ZoneFlags::NONE.0, Relaxed);
+        }
         !core.releasing && core.areas.resident() > core.keep.bound(in_use)
     }
 
     /// Pages below the frontier that are neither free nor parked.
-    pub(super) fn used(&self, core: &ZoneCore) -> usize {
+    pub(crate) fn used(&self, core: &ZoneCore) -> usize {
         (core.areas.frontier().0 - self.start.0) as usize - core.areas.pages() - core.parked_pages
     }
 
@@ -385,6 +499,11 @@ impl<P: Platform> Zone<P> {
         false
     }
 
+    /// Head of the deferred stack, for `verify`.
+    pub(crate) fn deferred(&self) -> Pfn {
+        Pfn(self.shared.deferred.load(Relaxed))
+    }
+
     /// Leaves a block for the next holder of the lock.
     ///
     /// # Safety
@@ -412,9 +531,11 @@ impl<P: Platform> Zone<P> {
             let page = map.descriptor(pfn);
             let next = Pfn(page.next.load(Relaxed));
             let pages = PageCount(page.spare.load(Relaxed) as usize);
-            self.put(core, map, pfn, pages);
+            self.put(core, map, pfn, pages, true);
             pfn = next;
         }
+        // What is too much is given back at the next free.
+        let _ = self.publish_free(core);
     }
 }
 
@@ -430,10 +551,4 @@ pub(super) fn set_tails(map: &Memmap, pfn: Pfn, pages: PageCount) {
         tail.pages.store(distance as u32, Relaxed);
     }
     head.pages.store(pages.0 as u32, Relaxed);
-}
-
-/// Whether the block came from pages that are not resident, while a pageset keeps it.
-pub(super) fn mark_released(page: &Descriptor, released: bool) {
-    page.flags
-        .store(if released { flag::RELEASED } else { 0 }, Relaxed);
 }

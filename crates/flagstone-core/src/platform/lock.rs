@@ -178,7 +178,8 @@ impl<T> Lock<T> {
     /// Takes the lock if it is free.
     #[inline]
     pub fn try_lock<P: Platform>(&self) -> Option<Guard<'_, P, T>> {
-        P::try_acquire(&self.raw).then_some(Guard {
+        // Not `then_some`: a guard made for a lock that was not taken would release it.
+        P::try_acquire(&self.raw).then(|| Guard {
             lock: self,
             world: core::marker::PhantomData,
         })

@@ -1,0 +1,190 @@
+//! Building the page allocator in place: span, zones, marks, pagesets.
+//!
+//! ```text
+//!   span wished ─► reserve, halving until granted ─► zones: equal shares, a power of two each
+//!                                                    pagesets: one per CPU and zone
+//! ```
+
+use super::allocator::PageAllocator;
+use super::config::PageConfig;
+use super::memmap::{Layout, Memmap};
+use super::pageset::Pageset;
+use super::zone::{Zone, ZonePlan};
+use crate::base::{CpuId, NodeId, Order, PageSize, Pfn};
+use crate::platform::{OutOfMemory, Platform};
+use crate::policy::{PcpZone, WatermarkInput, Watermarks, min_free_kib};
+use core::ptr::NonNull;
+
+/// How the span is shared out among nodes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shares {
+    pub zones: u32,
+    /// Binary logarithm of the pages of a share; 31 for a zone that has everything.
+    pub shift: u32,
+    pages_each: u32,
+}
+
+impl Shares {
+    fn of(pages: usize, nodes: u32) -> Self {
+        let share = if nodes > 1 { pages / nodes as usize } else { 0 };
+        if share < Order::MAX.pages().0 {
+            return Self {
+                zones: 1,
+                shift: 31,
+                pages_each: pages as u32,
+            };
+        }
+        let shift = crate::base::ilog2(share as u64);
+        Self {
+            zones: nodes,
+            shift,
+            pages_each: 1 << shift,
+        }
+    }
+}
+
+/// The control part: zones, then pagesets.
+struct Control {
+    bytes: usize,
+    pagesets: usize,
+}
+
+impl Control {
+    fn of<P: Platform>(zones: u32, cpus: u32) -> Self {
+        let pagesets =
+            (zones as usize * size_of::<Zone<P>>()).next_multiple_of(align_of::<Pageset>());
+        Self {
+            bytes: pagesets + zones as usize * cpus as usize * size_of::<Pageset>(),
+            pagesets,
+        }
+    }
+}
+
+impl<P: Platform> PageAllocator<P> {
+    /// Builds the allocator in place: `this` must not move afterwards.
+    ///
+    /// # Errors
+    /// `OutOfMemory` if not even the smallest span could be reserved, or its first pages not
+    /// committed; `this` is not initialised then.
+    ///
+    /// # Safety
+    /// 1. `this` is valid for writes and nobody else's.
+    pub unsafe fn init(this: *mut Self, config: &PageConfig) -> Result<(), OutOfMemory> {
+        let page_size = P::page_size();
+        let block = page_size.block_bytes(Order::MAX);
+        let unit = if config.span_bytes >= block {
+            block
+        } else {
+            page_size.bytes()
+        };
+        let most = page_size.bytes() << 31;
+        let mut span = config.span_bytes.clamp(page_size.bytes(), most) / unit * unit;
+        let least = config.span_bytes_min.min(span).max(unit);
+        loop {
+            if let Some(built) = Self::build(span, page_size, config) {
+                // SAFETY: obligation 1.
+                unsafe { this.write(built) };
+                return Ok(());
+            }
+            span = span / 2 / unit * unit;
+            if span < least {
+                return Err(OutOfMemory);
+            }
+        }
+    }
+
+    fn build(span: usize, page_size: PageSize, config: &PageConfig) -> Option<Self> {
+        let pages = span >> page_size.shift();
+        let cpus = P::cpu_count();
+        let shares = Shares::of(pages, u32::from(P::node_count()));
+        let control = Control::of::<P>(shares.zones, cpus);
+        let layout = Layout::of(page_size, control.bytes, span);
+        let (bytes, align) = layout.reservation();
+        let start = P::reserve(bytes, align)?;
+        // SAFETY: `start` is that reservation.
+        let (map, control_at) = unsafe { Memmap::new(start, &layout, page_size) };
+        // SAFETY: whole pages of the reservation.
+        if unsafe { P::commit(control_at, layout.control) }.is_err() {
+            // SAFETY: nobody has used the reservation.
+            unsafe { P::release(start, bytes) };
+            return None;
+        }
+        let zones: NonNull<Zone<P>> = control_at.cast();
+        for index in 0..shares.zones {
+            // SAFETY: the control part has room for every zone's pagesets.
+            let pagesets: NonNull<Pageset> = unsafe {
+                control_at
+                    .byte_add(control.pagesets)
+                    .cast::<Pageset>()
+                    .add(index as usize * cpus as usize)
+            };
+            let plan = plan_of::<P>(index, &shares, pages, pagesets, config);
+            write_pagesets::<P>(&plan, config);
+            // SAFETY: the pagesets were written on the line above.
+            let zone = unsafe { Zone::new(&plan, config, &map) };
+            // SAFETY: the control part has room for this many zones.
+            unsafe { zones.add(index as usize).write(zone) };
+        }
+        let rule = config.policy.pcp_rule;
+        let cached = if rule.keeps(Order::COSTLY) {
+            Order::COSTLY
+        } else {
+            Order::ZERO
+        };
+        Some(Self::from_parts(map, zones, shares, cached, layout.control))
+    }
+}
+
+/// One zone's share of span and memory, and the marks that follow.
+fn plan_of<P: Platform>(
+    index: u32,
+    shares: &Shares,
+    pages: usize,
+    pagesets: NonNull<Pageset>,
+    config: &PageConfig,
+) -> ZonePlan {
+    let shift = P::page_size().shift();
+    let limit = config.managed_bytes.unwrap_or_else(P::memory_limit) >> shift;
+    let managed_all = pages.min(limit);
+    let managed = managed_all / shares.zones as usize;
+    let start = Pfn(index * shares.pages_each);
+    let lowmem_kib = ((managed_all as u64) << shift) / 1024;
+    ZonePlan {
+        node: NodeId(index as u8),
+        start,
+        end: Pfn(start.0 + shares.pages_each),
+        managed,
+        marks: Watermarks::of(&WatermarkInput {
+            managed: managed as u64,
+            lowmem: managed_all as u64,
+            // Never more than a twentieth: tiny limits would otherwise be all reserve.
+            min_free_kib: config
+                .min_free_kib
+                .unwrap_or_else(|| min_free_kib(lowmem_kib).min(lowmem_kib / 20)),
+            scale_factor: config.watermark_scale,
+            page_size: P::page_size(),
+            movable_only: false,
+        }),
+        pagesets,
+    }
+}
+
+fn write_pagesets<P: Platform>(plan: &ZonePlan, config: &PageConfig) {
+    let cpus = P::cpu_count();
+    let near = (0..cpus)
+        .filter(|&cpu| P::node_of(CpuId(cpu)) == plan.node)
+        .count() as u32;
+    let marks = config.policy.pcp_marks(&PcpZone {
+        managed: plan.managed as u64,
+        low: plan.marks.low,
+        cpus: if near == 0 { cpus } else { near },
+        high_fraction: 0,
+        page_size: P::page_size(),
+    });
+    let mut state = config.policy.pcp_state(marks);
+    state.set_cache_slice(P::cache_slice_bytes() as u64, P::page_size().shift());
+    for cpu in 0..cpus as usize {
+        // SAFETY: the plan's pagesets are one for each CPU, in committed memory of ours.
+        unsafe { plan.pagesets.add(cpu).write(Pageset::new(state)) };
+    }
+}

@@ -1,0 +1,407 @@
+//! Per-CPU pagesets: free blocks of orders 0 to 3 that a CPU takes without the zone lock.
+//!
+//! ```text
+//!   order 0   head ─► ▪ ─ ▪ ─ ▪ ─ ▪ ◄─ tail      allocate and free at the head (warm)
+//!   order 1   head ─► ▪▪ ◄─ tail                 refill and drain at the tail (cold)
+//!   order 2   ...
+//!   order 3   ...            count: pages in all four; marks and moves: policy::PcpState
+//! ```
+//!
+//! One pageset for each CPU and zone. How many blocks to fetch and when to drain how many is
+//! decided by [`PcpState`] alone; this file keeps the lists and does the moving, each move in one
+//! zone-lock section (or in chunks, where the rule says so).
+//!
+//! Invariants
+//! - `pageset.count`: `count` is the number of pages on the lists.
+//! - `pageset.owned`: every block on a list says `Pageset` and the list's order, and carries
+//!   `RELEASED` exactly if it was never used since it left the zone as not resident.
+//!
+//! Locking: [`LockKind::Pageset`], tried and never waited for; who fails goes to the zone.
+//! Cost of a hit: one compare-and-swap, the pageset's lines and one descriptor.
+
+use super::descriptor::{PageKind, flag};
+use super::list::PageList;
+use super::memmap::Memmap;
+use super::zone::{Block, Zone, ZoneCore, set_tails};
+use crate::base::{CpuId, Order, PageCount, Pfn};
+use crate::platform::{Access, Guard, Line, Lock, LockKind, Platform, RawLock, Work};
+use crate::policy::PcpState;
+use crate::sync::AtomicU64;
+use crate::sync::Ordering::Relaxed;
+
+/// Orders a pageset keeps.
+const LISTS: usize = Order::COSTLY.get() as usize + 1;
+
+/// What happened in a pageset since the start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PagesetCounters {
+    /// Blocks allocated through it.
+    pub allocs: u64,
+    /// Blocks freed through it.
+    pub frees: u64,
+    /// Times blocks were fetched from the zone.
+    pub refills: u64,
+    /// Pages fetched.
+    pub refill_pages: u64,
+    /// Times blocks were put back into the zone.
+    pub drains: u64,
+    /// Pages put back.
+    pub drain_pages: u64,
+    /// Drains that consecutive high-order frees caused (S3's free_high).
+    pub free_high: u64,
+}
+
+impl PagesetCounters {
+    /// Adds another pageset's events.
+    pub fn add(&mut self, other: &Self) {
+        self.allocs += other.allocs;
+        self.frees += other.frees;
+        self.refills += other.refills;
+        self.refill_pages += other.refill_pages;
+        self.drains += other.drains;
+        self.drain_pages += other.drain_pages;
+        self.free_high += other.free_high;
+    }
+}
+
+/// A pageset's marks and contents at one moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PagesetSnapshot {
+    /// Pages on its lists.
+    pub count: u32,
+    /// Those of them that are resident.
+    pub resident: u32,
+    /// Pages at which a free drains; 0 until first used.
+    pub high: u32,
+    /// Lower bound of `high`.
+    pub high_min: u32,
+    /// Upper bound of `high`.
+    pub high_max: u32,
+    /// Pages moved at once, before scaling.
+    pub batch: u32,
+    /// What happened.
+    pub counters: PagesetCounters,
+}
+
+/// What the pageset's lock protects.
+#[derive(Debug)]
+pub(super) struct Lists {
+    lists: [PageList; LISTS],
+    state: PcpState,
+    count: u32,
+    counters: PagesetCounters,
+    /// Allocations and frees when the last second ended.
+    seen: u64,
+}
+
+/// The pageset of one CPU and zone.
+///
+/// Two lines apart from the next one, so that the prefetcher of neighbouring lines does not make
+/// CPUs share them.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub(crate) struct Pageset {
+    lists: Lock<Lists>,
+    /// Times the lock was held by another, so that the zone had to serve.
+    bypassed: AtomicU64,
+}
+
+const _: () = assert!(
+    size_of::<Pageset>() <= 256,
+    "a pageset is at most four lines"
+);
+const _: () = assert!(
+    size_of::<Lock<Lists>>() + (13 - LISTS) * size_of::<PageList>() + 8 <= 256,
+    "thirteen lists, as the kernel keeps, would still fit four lines"
+);
+
+/// What a drain leaves to do once the pageset's lock is dropped.
+#[must_use]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum After {
+    Nothing,
+    ReleaseExcess,
+}
+
+impl Pageset {
+    /// An empty pageset.
+    pub(super) fn new(state: PcpState) -> Self {
+        Self {
+            lists: Lock::new(
+                LockKind::Pageset,
+                Lists {
+                    lists: [PageList::new(); LISTS],
+                    state,
+                    count: 0,
+                    counters: PagesetCounters::default(),
+                    seen: 0,
+                },
+            ),
+            bypassed: AtomicU64::new(0),
+        }
+    }
+
+    /// The lock's word, for fork handling.
+    pub(super) fn raw(&self) -> &RawLock {
+        self.lists.raw()
+    }
+
+    /// Times the zone had to serve because the lock was held.
+    pub(super) fn bypassed(&self) -> u64 {
+        self.bypassed.load(Relaxed)
+    }
+
+    #[inline]
+    fn enter<P: Platform>(&self) -> Option<Guard<'_, P, Lists>> {
+        let guard = self.lists.try_lock::<P>();
+        match guard {
+            Some(lists) => {
+                P::touch(Line::Pageset, (&raw const self.lists).cast(), Access::Write);
+                Some(lists)
+            }
+            None => {
+                self.bypassed.fetch_add(1, Relaxed);
+                None
+            }
+        }
+    }
+
+    /// Waits for the lock, for upkeep; `None` on top of the holder.
+    fn enter_waiting<P: Platform>(&self) -> Option<Guard<'_, P, Lists>> {
+        self.lists.lock::<P>().ok()
+    }
+}
+
+impl<P: Platform> Zone<P> {
+    /// A block of `order` from the CPU's pageset, refilled where it is empty. `None` if the
+    /// pageset's lock is held or the zone has nothing left.
+    #[inline]
+    pub(super) fn alloc_cached(&self, map: &Memmap, cpu: CpuId, order: Order) -> Option<Block> {
+        let mut set = self.pageset(cpu).enter::<P>()?;
+        let index = order.get() as usize;
+        let empty = set.lists[index].is_empty();
+        let count = set.count;
+        let wanted = set.state.on_alloc(order, count, empty, self.flags());
+        if wanted > 0 {
+            self.refill(&mut set, map, order, wanted);
+        }
+        let pfn = set.lists[index].pop_head(map)?;
+        let page = map.descriptor(pfn);
+        P::touch(Line::Page, (&raw const *page).cast(), Access::Write);
+        P::work(Work::Fast);
+        set.count -= order.pages().0 as u32;
+        set.counters.allocs += 1;
+        drop(set);
+        let zeroed = page.has(flag::RELEASED);
+        page.flags.store(0, Relaxed);
+        page.set_kind(PageKind::Run);
+        Some(Block { pfn, zeroed })
+    }
+
+    /// Frees a block into the CPU's pageset; `false`, and nothing changed, if its lock is held.
+    ///
+    /// # Safety
+    /// 1. `pfn` heads a live block of `order` of this zone, given up by its owner.
+    #[inline]
+    pub(super) unsafe fn free_cached(
+        &self,
+        map: &Memmap,
+        cpu: CpuId,
+        pfn: Pfn,
+        order: Order,
+    ) -> bool {
+        let Some(mut set) = self.pageset(cpu).enter::<P>() else {
+            return false;
+        };
+        let page = map.descriptor(pfn);
+        P::touch(Line::Page, (&raw const *page).cast(), Access::Write);
+        P::work(Work::Fast);
+        page.set_kind(PageKind::Pageset);
+        page.set_order(order);
+        page.flags.store(0, Relaxed);
+        let index = order.get() as usize;
+        set.lists[index].push_head(map, pfn);
+        set.count += order.pages().0 as u32;
+        set.counters.frees += 1;
+        let count = set.count;
+        if let Some(pages) = set.state.on_free(order, count, self.flags()) {
+            if order > Order::ZERO && drains_high_order(&set.state, count, pages) {
+                set.counters.free_high += 1;
+            }
+            let after = self.drain(&mut set, map, pages, index);
+            drop(set);
+            self.finish(map, after);
+        }
+        true
+    }
+
+    /// Fetches up to `blocks` blocks of `order` from the zone, in one lock section.
+    #[cold]
+    #[inline(never)]
+    fn refill(&self, set: &mut Lists, map: &Memmap, order: Order, blocks: u32) {
+        let Some(mut core) = self.lock(map) else {
+            return;
+        };
+        let mut got = 0;
+        while got < blocks {
+            let Some(taken) = self.take(&mut core, map, order) else {
+                break;
+            };
+            let untouched = self.hand_out(&mut core, map, taken, order.pages(), PageKind::Pageset);
+            map.descriptor(taken.pfn).mark(flag::RELEASED, untouched);
+            set_tails(map, taken.pfn, order.pages());
+            set.lists[order.get() as usize].push_tail(map, taken.pfn);
+            got += 1;
+        }
+        self.publish_alloc(&mut core);
+        drop(core);
+        let pages = got * order.pages().0 as u32;
+        set.count += pages;
+        set.counters.refills += 1;
+        set.counters.refill_pages += u64::from(pages);
+    }
+
+    /// Puts at least `pages` pages back into the zone, from the tails of the lists, the list
+    /// `start` first.
+    #[cold]
+    #[inline(never)]
+    fn drain(&self, set: &mut Lists, map: &Memmap, pages: u32, start: usize) -> After {
+        let mut left = pages.min(set.count);
+        if left == 0 {
+            return After::Nothing;
+        }
+        set.counters.drains += 1;
+        let chunk = set
+            .state
+            .rule
+            .drain_chunk(set.state.batch)
+            .unwrap_or(u32::MAX);
+        let mut after = After::Nothing;
+        let mut index = start;
+        while left > 0 {
+            let Some(mut core) = self.lock(map) else {
+                break;
+            };
+            let mut now = left.min(chunk);
+            while now > 0 {
+                while set.lists[index].is_empty() {
+                    index = (index + 1) % LISTS;
+                }
+                let moved = self.drain_one(set, &mut core, map, index);
+                now = now.saturating_sub(moved);
+                left = left.saturating_sub(moved);
+            }
+            if self.publish_free(&mut core) {
+                after = After::ReleaseExcess;
+            }
+        }
+        after
+    }
+
+    fn drain_one(&self, set: &mut Lists, core: &mut ZoneCore, map: &Memmap, index: usize) -> u32 {
+        let Some(pfn) = set.lists[index].pop_tail(map) else {
+            return u32::MAX;
+        };
+        let pages = 1 << index;
+        let untouched = map.descriptor(pfn).has(flag::RELEASED);
+        self.put(core, map, pfn, PageCount(pages), !untouched);
+        set.count -= pages as u32;
+        set.counters.drain_pages += pages as u64;
+        pages as u32
+    }
+
+    /// Does what a drain left to do.
+    #[inline]
+    fn finish(&self, map: &Memmap, after: After) {
+        if after == After::ReleaseExcess {
+            self.release_excess(map);
+        }
+    }
+
+    /// Empties one CPU's pageset.
+    pub(super) fn drain_all_of(&self, map: &Memmap, cpu: CpuId) {
+        let Some(mut set) = self.pageset(cpu).enter_waiting::<P>() else {
+            return;
+        };
+        let after = match set.count {
+            0 => After::Nothing,
+            count => self.drain(&mut set, map, count, 0),
+        };
+        drop(set);
+        self.finish(map, after);
+    }
+
+    /// A second passed: lets one CPU's pageset shrink (docs: linux-policies 6.4, decay).
+    pub(super) fn decay_pageset(&self, map: &Memmap, cpu: CpuId) {
+        let Some(mut set) = self.pageset(cpu).lists.try_lock::<P>() else {
+            return;
+        };
+        let events = set.counters.allocs + set.counters.frees;
+        if events == 0 {
+            return;
+        }
+        let count = set.count;
+        let mut pages = set.state.decay(count).unwrap_or(0);
+        if P::node_of(cpu) != self.node() {
+            if events == set.seen {
+                pages = pages.max(set.state.remote_idle(count).unwrap_or(0));
+            } else {
+                set.state.remote_used();
+            }
+        }
+        set.seen = events;
+        let after = self.drain(&mut set, map, pages, 0);
+        drop(set);
+        self.finish(map, after);
+    }
+
+    /// One CPU's pageset as it is; `None` on top of the lock's holder.
+    pub(super) fn pageset_snapshot(&self, map: &Memmap, cpu: CpuId) -> Option<PagesetSnapshot> {
+        let set = self.pageset(cpu).enter_waiting::<P>()?;
+        let mut resident = 0;
+        for (index, list) in set.lists.iter().enumerate() {
+            let mut pfn = list.head();
+            while pfn.is_some() {
+                let page = map.descriptor(pfn);
+                resident += u32::from(!page.has(flag::RELEASED)) << index;
+                pfn = Pfn(page.next.load(Relaxed));
+            }
+        }
+        Some(PagesetSnapshot {
+            count: set.count,
+            resident,
+            high: set.state.high,
+            high_min: set.state.high_min,
+            high_max: set.state.high_max,
+            batch: set.state.batch,
+            counters: set.counters,
+        })
+    }
+
+    /// Calls `step` with every block of a CPU's pageset and its list's order, for `verify`.
+    pub(crate) fn each_cached(
+        &self,
+        map: &Memmap,
+        cpu: CpuId,
+        mut step: impl FnMut(Pfn, usize),
+    ) -> u32 {
+        let Some(set) = self.pageset(cpu).enter_waiting::<P>() else {
+            return 0;
+        };
+        for (index, list) in set.lists.iter().enumerate() {
+            let mut pfn = list.head();
+            while pfn.is_some() {
+                step(pfn, index);
+                pfn = Pfn(map.descriptor(pfn).next.load(Relaxed));
+            }
+        }
+        set.count
+    }
+}
+
+/// Whether a drain after a high-order free came from consecutive high-order frees: it takes
+/// everything (up to the cap), while any other drain leaves at least a batch.
+fn drains_high_order(state: &PcpState, count: u32, pages: u32) -> bool {
+    let cap = u64::from(state.batch) << state.scale_max;
+    pages == count || u64::from(pages) == cap
+}

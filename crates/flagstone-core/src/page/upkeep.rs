@@ -1,0 +1,151 @@
+//! Upkeep of the page layer: what is not an allocation or a free.
+//!
+//! ```text
+//!   tick      once a second, from slow paths: pagesets and bounds decay
+//!   trim      on request: pagesets emptied, free memory given back
+//!   snapshot  figures
+//!   fork      lock_all ─► unlock_all in the parent, reset_after_fork in the child
+//! ```
+
+use super::allocator::PageAllocator;
+use super::descriptor::Descriptor;
+use super::pageset::PagesetSnapshot;
+use super::snapshot::{PageSnapshot, ZoneSnapshot};
+use super::zone::Zone;
+use crate::base::{CpuId, NodeId, PageCount};
+use crate::platform::Platform;
+use crate::sync::Ordering::Relaxed;
+
+/// Nanoseconds between two steps of decay: the kernel's statistics interval
+/// (docs: linux-policies 6.4).
+pub const TICK_NS: u64 = 1_000_000_000;
+
+impl<P: Platform> PageAllocator<P> {
+    /// Gives free memory back until at most `keep_bytes` of it stay resident; pagesets are
+    /// emptied. Answers the bytes given back.
+    pub fn trim(&self, keep_bytes: usize) -> usize {
+        self.drain_pagesets();
+        let shift = self.page_size().shift();
+        let mut keep = keep_bytes >> shift;
+        let mut pages = 0;
+        for zone in self.zones() {
+            pages += zone.release_down_to(self.memmap(), keep);
+            let left = zone
+                .areas_snapshot(self.memmap())
+                .map_or(0, |z| z.free_resident_pages);
+            keep = keep.saturating_sub(left);
+        }
+        pages << shift
+    }
+
+    /// Empties every CPU's pagesets into the zones.
+    pub fn drain_pagesets(&self) {
+        for zone in self.zones() {
+            for cpu in 0..P::cpu_count() {
+                zone.drain_all_of(self.memmap(), CpuId(cpu));
+            }
+        }
+    }
+
+    /// Lets time pass: at most once in [`TICK_NS`] pagesets and bounds decay. Called by slow
+    /// paths; there is no thread of ours.
+    #[inline]
+    pub fn tick(&self) {
+        let now = P::now();
+        let last = self.ticked().load(Relaxed);
+        if now.wrapping_sub(last) >= TICK_NS {
+            self.decay(last, now);
+        }
+    }
+
+    #[cold]
+    fn decay(&self, last: u64, now: u64) {
+        let taken = self.ticked().compare_exchange(last, now, Relaxed, Relaxed);
+        if taken.is_err() || last == 0 {
+            return;
+        }
+        for zone in self.zones() {
+            for cpu in 0..P::cpu_count() {
+                zone.decay_pageset(self.memmap(), CpuId(cpu));
+            }
+            zone.decay_bound(self.memmap());
+        }
+    }
+
+    /// Pages outside the free areas and pagesets, as last noted: without a lock, for upkeep.
+    #[must_use]
+    pub fn in_use(&self) -> PageCount {
+        PageCount(self.zones().map(Zone::in_use).sum())
+    }
+
+    /// What the page layer holds. A zone that the caller holds (from a signal handler) is left out.
+    #[must_use]
+    pub fn snapshot(&self) -> PageSnapshot {
+        let mut total = ZoneSnapshot::default();
+        for zone in self.zones() {
+            total.add(&zone.snapshot(self.memmap()).unwrap_or_default());
+        }
+        let known = self.map_limit().load(Relaxed) >> self.page_size().shift();
+        PageSnapshot {
+            page_bytes: self.page_size().bytes(),
+            zones: self.zones().count(),
+            memmap_bytes: total.committed_pages * size_of::<Descriptor>() + known + known / 8,
+            total,
+            own_bytes: self.own_bytes(),
+            control_bytes: self.control_bytes(),
+            hole_bytes_total: self.hole_bytes_total(),
+        }
+    }
+
+    /// One zone's figures; `None` for a node without a zone or on top of a lock's holder.
+    #[must_use]
+    pub fn zone_snapshot(&self, node: NodeId) -> Option<ZoneSnapshot> {
+        self.zones()
+            .nth(usize::from(node.0))
+            .and_then(|zone| zone.snapshot(self.memmap()))
+    }
+
+    /// One CPU's pageset of one zone; `None` as for [`PageAllocator::zone_snapshot`].
+    #[must_use]
+    pub fn pageset_snapshot(&self, node: NodeId, cpu: CpuId) -> Option<PagesetSnapshot> {
+        if cpu.0 >= P::cpu_count() {
+            return None;
+        }
+        self.zones()
+            .nth(usize::from(node.0))
+            .and_then(|zone| zone.pageset_snapshot(self.memmap(), cpu))
+    }
+
+    /// Takes every lock of the layer, pagesets before zones: before a fork.
+    pub fn lock_all(&self) {
+        self.each_lock(|lock| {
+            // On top of the holder the lock is ours already.
+            let _ = P::acquire(lock);
+        });
+    }
+
+    /// Gives back what [`PageAllocator::lock_all`] took: in the parent of a fork.
+    pub fn unlock_all(&self) {
+        self.each_lock(P::release_lock);
+    }
+
+    /// Frees every lock and finishes what threads that are gone had begun: in the child of a fork
+    /// whose parent had called [`PageAllocator::lock_all`].
+    pub fn reset_after_fork(&self) {
+        self.each_lock(crate::platform::RawLock::reset);
+        for zone in self.zones() {
+            zone.recover_parked(self.memmap());
+        }
+    }
+
+    fn each_lock(&self, mut step: impl FnMut(&crate::platform::RawLock)) {
+        for zone in self.zones() {
+            for cpu in 0..P::cpu_count() {
+                step(zone.pageset(CpuId(cpu)).raw());
+            }
+        }
+        for zone in self.zones() {
+            step(zone.raw());
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! The invariants, executable, mirroring the layers.
+//!
+//! A check walks a whole layer and names the first rule it finds broken, by the name the layer's
+//! files use. Tests run checks after random programs; no layer depends on this module.
+
+pub mod page;
+
+pub use page::{Broken, check_pages};
