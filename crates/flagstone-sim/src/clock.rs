@@ -7,7 +7,7 @@
 use crate::costs::{Ps, US};
 use crate::rcu::Deferred;
 use crate::tally::bump;
-use crate::vm::{Gear, State, Vm};
+use crate::vm::{State, Vm};
 
 /// How far private work may run ahead. Why 1 µs: without a bound, programs that poll each other
 /// see stale worlds (a build's lock share then falls by a third); shorter ones only cost switches.
@@ -165,7 +165,7 @@ impl Vm {
     /// The program reads or writes `bytes` of an object.
     #[inline]
     pub fn use_object(&self, address: *const u8, bytes: usize) {
-        if self.options.gear == Gear::Interleaved {
+        if !self.timed.get() {
             return self.point();
         }
         let cpu = self.cpu.get();

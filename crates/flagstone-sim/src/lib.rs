@@ -34,6 +34,7 @@ pub mod tally;
 pub mod topology;
 mod vm;
 mod waiters;
+pub mod watch;
 pub mod window;
 pub mod workload;
 mod world;

@@ -33,9 +33,8 @@ impl Vm {
         if lock.holder() == Virtual::token() {
             return Err(Reentered);
         }
-        if self.options.gear == Gear::Interleaved {
-            self.acquire_interleaved(lock);
-            return Ok(());
+        if !self.timed.get() {
+            return self.acquire_untimed(lock);
         }
         let tally = self.tally();
         bump(&tally.lock_taken[lock_index(lock.kind())], 1);
@@ -54,7 +53,7 @@ impl Vm {
     /// Takes `lock` if it is free.
     #[inline]
     pub(crate) fn try_acquire(&self, lock: &RawLock) -> bool {
-        if self.options.gear == Gear::Interleaved {
+        if !self.timed.get() {
             self.point();
         } else if is_private(lock.kind()) {
             self.pass(self.costs.local);
@@ -75,8 +74,9 @@ impl Vm {
     /// Gives `lock` back, to the next waiter if there is one.
     #[inline]
     pub(crate) fn release(&self, lock: &RawLock) {
-        if self.options.gear == Gear::Interleaved {
-            return self.release_interleaved(lock);
+        if !self.timed.get() {
+            self.release_untimed(lock);
+            return;
         }
         if is_private(lock.kind()) {
             if self.waiters.borrow().waiting(address(lock)) == 0 {
@@ -148,8 +148,16 @@ impl Vm {
         self.unblock(winner, at);
     }
 
-    /// The interleaved gear: whoever runs first takes it; all waiters may try again.
-    fn acquire_interleaved(&self, lock: &RawLock) {
+    /// While nobody runs a lock is free or it is not: an observer never waits, and is told what a
+    /// signal handler on top of the holder is told.
+    ///
+    /// In the interleaved gear whoever runs first takes it; all waiters may try again.
+    #[cold]
+    fn acquire_untimed(&self, lock: &RawLock) -> Result<(), Reentered> {
+        if !self.in_task.get() {
+            let taken = lock.try_acquire_now::<Virtual>();
+            return taken.then_some(()).ok_or(Reentered);
+        }
         self.point();
         let held = self.threads[self.current.get() as usize]
             .held
@@ -162,15 +170,13 @@ impl Vm {
             ));
         }
         while !lock.try_acquire_now::<Virtual>() {
-            if !self.in_task.get() {
-                self.fail("a lock is held by nobody who runs");
-            }
             self.waiters
                 .borrow_mut()
                 .join(address(lock), self.current.get());
             self.block(State::Waiting(address(lock)));
         }
         self.note_held(lock.kind());
+        Ok(())
     }
 
     fn note_held(&self, kind: LockKind) {
@@ -180,7 +186,12 @@ impl Vm {
             .push(kind);
     }
 
-    fn release_interleaved(&self, lock: &RawLock) {
+    #[cold]
+    fn release_untimed(&self, lock: &RawLock) {
+        if !self.in_task.get() {
+            lock.release_now();
+            return;
+        }
         if lock.holder() != Virtual::token() {
             self.fail("lock.named: a lock is given back by somebody who does not hold it");
         }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// One policy at one number of tasks. Shares are percent of the tasks' CPU time (sleep apart);
-/// times are nanoseconds; bytes are those of pages in use.
+/// times are nanoseconds; bytes are those of pages in use or parked in pagesets.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// The policy as asked for.
@@ -37,6 +37,10 @@ pub struct Row {
     pub page_allocs_per_1000_ops: f64,
     /// Zone locks taken for each thousand operations.
     pub zone_locks_per_1000_ops: f64,
+    /// Pages that pagesets fetched from zones for each thousand operations (alloc_zone).
+    pub zone_pages_per_1000_ops: f64,
+    /// Drains caused by consecutive high-order frees for each thousand operations (free_high).
+    pub free_high_per_1000_ops: f64,
     /// Data-cache misses in percent of uses; absent where a workload models no data.
     pub cache_miss_rate: Option<f64>,
     /// Standard deviation over seeds of `ops_per_task_per_s`, in percent of the mean.
@@ -131,6 +135,8 @@ impl Row {
             zone_locks_per_1000_ops: over(&|o| {
                 per(o.totals.lock_taken[zone], o.totals.ops, 1000.0)
             }),
+            zone_pages_per_1000_ops: over(&|o| per(o.totals.zone_pages, o.totals.ops, 1000.0)),
+            free_high_per_1000_ops: over(&|o| per(o.totals.free_high, o.totals.ops, 1000.0)),
             cache_miss_rate: (first.totals.data_uses > 0)
                 .then(|| over(&|o| per(o.totals.data_misses, o.totals.data_uses, 100.0))),
             ops_spread: deviation(outcomes.iter().map(rate)) / ops.max(f64::MIN_POSITIVE) * 100.0,

@@ -12,6 +12,7 @@ use crate::subject::{self, Subject};
 use crate::tally::Totals;
 use crate::topology::Placement;
 use crate::vm::{Options, Vm};
+use crate::watch::Watch;
 use crate::window::{Plan, run_steady};
 use crate::workload::{Env, Kind, Params, Workload};
 use core::cell::RefCell;
@@ -163,16 +164,21 @@ fn finite(
 ) -> Result<Outcome, String> {
     /// Time between two looks at memory.
     const LOOK: Ps = crate::costs::MS / 4;
-    let mut history = vec![(0, subject.bytes().in_use)];
+    let mut watch = Watch::new(vm, subject);
+    let mut history = vec![(0, watch.look(vm, subject, &mut Totals::default()))];
     vm.run(programs, LOOK, |vm| {
-        history.push((vm.now(), subject.bytes().in_use));
+        let bytes = watch.look(vm, subject, &mut Totals::default());
+        history.push((vm.now(), bytes));
         Some(vm.now() + LOOK)
     })
     .map_err(|failure| failure.to_string())?;
+    let mut totals = vm.totals();
+    let end = watch.look(vm, subject, &mut totals);
+    history.push((vm.latest(), end));
     let span = vm.latest();
     let bytes = history.iter().map(|look| look.1);
     Ok(Outcome {
-        totals: vm.totals(),
+        totals,
         span,
         from: 0,
         converged: true,

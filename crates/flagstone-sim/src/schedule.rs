@@ -102,11 +102,13 @@ impl Vm {
             let next = self.ready.borrow().earliest();
             self.horizon.set(next.min(self.observe_at.get()));
             self.in_task.set(true);
+            self.timed.set(self.options.gear == Gear::Timed);
             let turn = turns[index as usize]
                 .as_mut()
                 .expect("runnable threads have a program");
             let result = turn.resume(());
             self.in_task.set(false);
+            self.timed.set(false);
             thread.clock.set(self.now.get());
             if matches!(result, CoroutineResult::Return(())) {
                 thread.state.set(State::Absent);

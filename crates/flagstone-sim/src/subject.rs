@@ -14,23 +14,10 @@ use flagstone_core::platform::Platform;
 use flagstone_core::policy::{Engine, Policy};
 use flagstone_core::slab::{CacheRequest, Slabs};
 
-/// Address space for the data of a simulated heap: enough for every workload here, and small
-/// enough for its descriptors to fit beside it.
-const SPAN_BYTES: usize = 32 << 30;
-
 /// The core on a virtual machine.
 pub struct Subject {
     slabs: Box<MaybeUninit<Slabs<Virtual>>>,
     page_bytes: usize,
-}
-
-/// How the bytes of a heap are spread.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Bytes {
-    /// In pages taken from the free areas: slabs, blocks, and pages parked in pagesets.
-    pub in_use: usize,
-    /// Free pages still resident.
-    pub free: usize,
 }
 
 /// Whether the core of this build can run caches of `engine`.
@@ -45,17 +32,15 @@ impl Subject {
     /// # Errors
     /// One line, when the machine has no memory for it.
     pub fn new(vm: &Vm, policy: &Policy) -> Result<Self, String> {
-        let span = SPAN_BYTES.min(vm.options.arena_bytes / 2);
-        let keeps_all = policy.limits.retain_bytes_min == 0;
-        let config = PageConfig {
-            span_bytes: span,
-            span_bytes_min: span / 8,
-            retention: if keeps_all {
-                Retention::KEEP_ALL
-            } else {
-                Retention::DEFAULT
-            },
-        };
+        // The whole memory of the machine: pageset marks follow from it.
+        let span = Virtual::memory_limit();
+        let mut config = PageConfig::of(policy);
+        config.span_bytes = span;
+        config.span_bytes_min = span / 8;
+        if policy.limits.retain_bytes_min == 0 {
+            // A kernel has nobody to give memory back to.
+            config.retention = Retention::KEEP_ALL;
+        }
         let mut slabs = Box::new(MaybeUninit::uninit());
         // SAFETY: the box is writable, aligned, ours alone, and its contents never move.
         unsafe { Slabs::init(slabs.as_mut_ptr(), &config, policy) }
@@ -195,10 +180,21 @@ impl Subject {
         self.slabs().pages().address(pfn).as_ptr()
     }
 
-    /// What the heap holds now. Without locks: for observers between two turns.
+    /// Bytes of pages handed out, those in pagesets not counted; without a lock.
     #[must_use]
-    pub fn bytes(&self) -> Bytes {
-        let in_use = self.slabs().pages().in_use().0 * self.page_bytes;
-        Bytes { in_use, free: 0 }
+    pub fn in_use_bytes(&self) -> usize {
+        self.slabs().pages().in_use().0 * self.page_bytes
+    }
+
+    /// Memory nodes that have a zone.
+    #[must_use]
+    pub fn nodes(&self) -> u8 {
+        self.slabs().node_count()
+    }
+
+    /// Bytes in a page.
+    #[must_use]
+    pub fn page_bytes(&self) -> usize {
+        self.page_bytes
     }
 }

@@ -88,6 +88,10 @@ pub struct Totals {
     pub data_uses: u64,
     /// Data-cache misses.
     pub data_misses: u64,
+    /// Drains caused by consecutive high-order frees (the series' free_high).
+    pub free_high: u64,
+    /// Pages fetched from zones by pagesets (the series' alloc_zone).
+    pub zone_pages: u64,
 }
 
 impl Totals {
@@ -137,6 +141,8 @@ impl Sub for &Totals {
             misses: self.misses - earlier.misses,
             data_uses: self.data_uses - earlier.data_uses,
             data_misses: self.data_misses - earlier.data_misses,
+            free_high: self.free_high - earlier.free_high,
+            zone_pages: self.zone_pages - earlier.zone_pages,
         }
     }
 }

@@ -61,7 +61,7 @@ pub struct Options {
     pub gear: Gear,
     /// Faults to inject.
     pub faults: Faults,
-    /// Address space of the arena in bytes.
+    /// Address space of the arena in bytes; zero: what the profile's memory needs.
     pub arena_bytes: usize,
     /// Memory that may be in use at a time in bytes; zero: what the profile says.
     pub budget_bytes: usize,
@@ -76,7 +76,7 @@ impl Default for Options {
             seed: 1,
             gear: Gear::Timed,
             faults: Faults::default(),
-            arena_bytes: 64 << 30,
+            arena_bytes: 0,
             budget_bytes: 0,
             threads: 0,
         }
@@ -154,6 +154,8 @@ pub struct Vm {
     pub(crate) horizon: Cell<Ps>,
     pub(crate) observe_at: Cell<Ps>,
     pub(crate) in_task: Cell<bool>,
+    /// A program runs in the timed gear: things cost time. Not while booting or observing.
+    pub(crate) timed: Cell<bool>,
     pub(crate) stopping: Cell<bool>,
     pub(crate) threads: Vec<Thread>,
     /// Running threads of each core.
@@ -212,7 +214,13 @@ impl Vm {
         } else {
             options.budget_bytes
         };
-        let arena = Arena::new(options.arena_bytes, budget, machine.topology.page_size);
+        let space = if options.arena_bytes == 0 {
+            // Room for the data, a descriptor for each page, and some waste of alignment.
+            budget + budget / 16 + (1 << 30)
+        } else {
+            options.arena_bytes
+        };
+        let arena = Arena::new(space, budget, machine.topology.page_size);
         let lines = Directory::new(arena.base(), arena.bytes(), &topology);
         let grace = (machine.rcu.grace_ms * MS as f64) as Ps;
         let threads = (0..count).map(|index| Thread {
@@ -234,6 +242,7 @@ impl Vm {
             horizon: Cell::new(Ps::MAX),
             observe_at: Cell::new(Ps::MAX),
             in_task: Cell::new(false),
+            timed: Cell::new(false),
             stopping: Cell::new(false),
             threads: threads.collect(),
             core_running: vec![Cell::new(0); topology.cores() as usize],
@@ -262,6 +271,12 @@ impl Vm {
         self.now.set(self.threads[0].clock.get());
         self.horizon.set(Ps::MAX);
         body()
+    }
+
+    /// Runs `look` for an observer: as [`Vm::boot`], but without touching the clock.
+    pub(crate) fn boot_look<T>(&self, look: impl FnOnce() -> T) -> T {
+        let _entered = self.enter();
+        look()
     }
 
     pub(crate) fn enter(&self) -> impl Drop + use<> {

@@ -15,6 +15,7 @@
 use crate::costs::{MS, Ps};
 use crate::tally::Totals;
 use crate::vm::{Failure, Vm};
+use crate::watch::Watch;
 use crate::{Program, subject::Subject};
 
 /// How long to look, and how steady is steady.
@@ -97,12 +98,13 @@ pub fn run_steady(
     let step = (plan.first / LOOKS).next_multiple_of(grace).max(grace);
     let first = plan.first.next_multiple_of(4 * step);
     let last = plan.last.max(first);
-    let mut looks: Vec<Look> = vec![look(vm, subject, 0)];
+    let mut watch = Watch::new(vm, subject);
+    let mut looks: Vec<Look> = vec![look(vm, subject, &mut watch, 0)];
     let mut decide_at = first;
     let mut outcome = None;
     vm.run(programs, step, |vm| {
         let at = vm.now();
-        looks.push(look(vm, subject, at));
+        looks.push(look(vm, subject, &mut watch, at));
         if at < decide_at {
             return Some(at + step);
         }
@@ -115,11 +117,13 @@ pub fn run_steady(
     Ok(outcome.expect("steady programs run until they are told to stop"))
 }
 
-fn look(vm: &Vm, subject: &Subject, at: Ps) -> Look {
+fn look(vm: &Vm, subject: &Subject, watch: &mut Watch, at: Ps) -> Look {
+    let mut totals = vm.totals();
+    let in_use = watch.look(vm, subject, &mut totals);
     Look {
         at,
-        totals: vm.totals(),
-        in_use: subject.bytes().in_use,
+        totals,
+        in_use,
         backlog: vm.deferred_backlog(),
     }
 }

@@ -6,7 +6,7 @@
 
 use crate::costs::NS;
 use crate::tally::bump;
-use crate::vm::{self, Gear, Vm};
+use crate::vm::{self, Vm};
 use core::ops::Range;
 use core::ptr::NonNull;
 use flagstone_core::base::{CpuId, NodeId, PageSize};
@@ -26,21 +26,26 @@ const PAUSE: u64 = 100 * NS;
 impl Vm {
     #[inline]
     fn slot_step(&self) {
-        if self.options.gear == Gear::Interleaved {
-            self.point();
-            if self.chance.happens(self.options.faults.restart, 1024) {
-                // A restart: the step was under way, nothing is done yet, somebody else runs.
-                self.point();
-            }
-        } else {
+        if self.timed.get() {
             self.spend(self.costs.slot);
+        } else {
+            self.slot_step_untimed();
+        }
+    }
+
+    #[cold]
+    fn slot_step_untimed(&self) {
+        self.point();
+        if self.in_task.get() && self.chance.happens(self.options.faults.restart, 1024) {
+            // A restart: the step was under way, nothing is done yet, somebody else runs.
+            self.point();
         }
     }
 
     #[inline]
     fn touch(&self, line: Line, address: usize, access: Access) {
-        if self.options.gear == Gear::Interleaved {
-            return self.touch_interleaved(line, address);
+        if !self.timed.get() {
+            return self.touch_untimed(line, address);
         }
         match line {
             Line::Object | Line::Cpu | Line::Sheaf | Line::Pageset | Line::Page => {
@@ -82,7 +87,10 @@ impl Vm {
     }
 
     #[cold]
-    fn touch_interleaved(&self, line: Line, address: usize) {
+    fn touch_untimed(&self, line: Line, address: usize) {
+        if !self.in_task.get() {
+            return;
+        }
         let arena = self.arena.borrow();
         if arena.contains(address) && !arena.usable(address) {
             drop(arena);
@@ -210,11 +218,11 @@ unsafe impl Platform for Virtual {
         take: &mut dyn FnMut(Slot, SheafWord),
     ) {
         let vm = vm::current();
-        if vm.options.gear == Gear::Interleaved {
-            vm.point();
-        } else {
+        if vm.timed.get() {
             vm.sync();
             vm.pass(vm.costs.seize);
+        } else {
+            vm.point();
         }
         for index in slots {
             let slot = Slot::from_index(index);
@@ -261,13 +269,12 @@ unsafe impl Platform for Virtual {
     #[inline]
     fn work(work: Work) {
         let vm = vm::current();
-        if vm.options.gear == Gear::Interleaved {
-            return;
+        if vm.timed.get() {
+            if let Work::NewSlab(_) = work {
+                bump(&vm.tally().slabs, 1);
+            }
+            vm.spend(vm.costs.work(work));
         }
-        if let Work::NewSlab(_) = work {
-            bump(&vm.tally().slabs, 1);
-        }
-        vm.spend(vm.costs.work(work));
     }
 
     fn now() -> u64 {
