@@ -30,6 +30,30 @@ pub fn report(outcome: Outcome) -> ExitCode {
     }
 }
 
+/// Prints help and versions as they are, and a wrong call as one line; returns the exit code.
+pub fn report_usage(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr()
+        || error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+    {
+        // Nothing sensible is left to do if even this cannot be written.
+        let _ = error.print();
+        return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+    }
+    let text = error.to_string();
+    // What follows the first paragraph is a hint at --help, which one line can say too.
+    let what: Vec<&str> = text
+        .lines()
+        .take_while(|line| !line.is_empty())
+        .map(str::trim)
+        .collect();
+    let what = what.join(" ");
+    eprintln!(
+        "flagstone: {}; see --help",
+        what.strip_prefix("error: ").unwrap_or(&what)
+    );
+    ExitCode::from(2)
+}
+
 /// Lets a closed pipe end the program quietly, as every other Unix tool does.
 pub fn restore_sigpipe() {
     // SAFETY: called first thing in main, before any other thread exists.

@@ -1,9 +1,7 @@
 //! The `flagstone` command: parse first, act once, exit with a documented code.
 
-mod cmd;
-mod exit;
-
 use clap::{Parser, Subcommand};
+use flagstone_cli::{cmd, exit};
 use std::process::ExitCode;
 
 /// Run programs on Flagstone, ask what any kernel's slab policy would choose, look at this host.
@@ -19,7 +17,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    Plan(cmd::plan::Args),
+    Plan(Box<cmd::plan::Args>),
     Host(cmd::host::Args),
     Bench(cmd::bench::Args),
     Run(cmd::run::Args),
@@ -28,7 +26,11 @@ enum Command {
 
 fn main() -> ExitCode {
     exit::restore_sigpipe();
-    let outcome = match Cli::parse().command {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return exit::report_usage(&error),
+    };
+    let outcome = match cli.command {
         Command::Plan(args) => cmd::plan::run(&args),
         Command::Host(args) => cmd::host::run(&args),
         Command::Bench(args) => cmd::bench::run(&args),

@@ -26,5 +26,6 @@ pub mod page;
 pub mod platform;
 pub mod policy;
 pub mod slab;
+pub mod stats;
 pub mod sync;
 pub mod verify;

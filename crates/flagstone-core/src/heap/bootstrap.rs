@@ -17,7 +17,7 @@ use crate::platform::{Lock, LockKind, OutOfMemory, Platform};
 use crate::policy::Policy;
 use crate::slab::{CacheRequest, Slabs};
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 const NONE: u32 = 0;
 const BUILDING: u32 = 1;
@@ -58,6 +58,8 @@ pub struct Ready<P: Platform> {
     /// Largest request a cache serves.
     pub(super) class_max: usize,
     pub(super) upkeep_due: AtomicUsize,
+    /// Whether slow paths tell the platform's observer.
+    pub(super) watched: AtomicBool,
 }
 
 impl<P: Platform> Heap<P> {
@@ -149,6 +151,7 @@ impl<P: Platform> Heap<P> {
             (&raw mut (*ready).huge).write(Lock::new(LockKind::Heap, HugeTable::new()));
             (&raw mut (*ready).class_max).write(0);
             (&raw mut (*ready).upkeep_due).write(AtomicUsize::new(0));
+            (&raw mut (*ready).watched).write(AtomicBool::new(false));
         }
         // SAFETY: every field is written.
         let parts = unsafe { &mut *ready };

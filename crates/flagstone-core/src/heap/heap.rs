@@ -54,14 +54,16 @@ impl<P: Platform> Heap<P> {
     /// exhausted.
     #[inline(always)]
     pub fn alloc(&self, size: usize) -> Option<NonNull<u8>> {
-        if let Some((id, area)) = self.gate.admit_size(size) {
-            // SAFETY: the gate is open: the area is live and the id is a cache's.
-            let object = unsafe { P::pop_fast(area, Slot::main(id)) };
-            if object.is_some() {
-                return object;
-            }
-        }
-        self.alloc_cold(size)
+        self.alloc_fast(size).or_else(|| self.alloc_cold(size))
+    }
+
+    /// The fast half of [`Heap::alloc`]: `None` says nothing but that [`Heap::alloc_cold`] must be
+    /// asked. Apart so that a face can make the cold half its last call.
+    #[inline(always)]
+    pub fn alloc_fast(&self, size: usize) -> Option<NonNull<u8>> {
+        let (id, area) = self.gate.admit_size(size)?;
+        // SAFETY: the gate is open: the area is live and the id is a cache's.
+        unsafe { P::pop_fast(area, Slot::main(id)) }
     }
 
     /// Gives a block back; null is fine. Ends the program if `address` is not a live block's.
@@ -70,9 +72,9 @@ impl<P: Platform> Heap<P> {
     /// 1. The block, if any, is not used again.
     #[inline(always)]
     pub unsafe fn free(&self, address: *mut u8) {
-        if let Some((id, area)) = self.gate.admit_address(address)
-            && let Some(object) = NonNull::new(address)
-        {
+        if let Some((id, area)) = self.gate.admit_address(address) {
+            // SAFETY: null lies outside the span, so it does not pass the gate.
+            let object = unsafe { NonNull::new_unchecked(address) };
             // Pages of no slab have id 0, whose main sheaf is always absent.
             // SAFETY: the gate is open; obligation 1.
             if unsafe { P::push_fast(area, Slot::main(id), object) } {
@@ -83,9 +85,10 @@ impl<P: Platform> Heap<P> {
         unsafe { self.free_cold(address) };
     }
 
+    /// The other half of [`Heap::alloc`].
     #[cold]
     #[inline(never)]
-    fn alloc_cold(&self, size: usize) -> Option<NonNull<u8>> {
+    pub fn alloc_cold(&self, size: usize) -> Option<NonNull<u8>> {
         let ready = self.ready()?;
         match ready.cache_for(&self.gate, size) {
             Some(cache) => {
@@ -167,6 +170,7 @@ impl<P: Platform> Heap<P> {
                 }
             }
             Found::Run(pfn, pages) => {
+                ready.before_large(pages.bytes(P::page_size()));
                 // SAFETY: the caller gives the run up.
                 unsafe { ready.slabs.pages().free_run(pfn, pages) };
                 ready.upkeep();
@@ -312,6 +316,7 @@ impl<P: Platform> Ready<P> {
     /// A block of whole pages for `size` bytes, zeroed on request.
     pub(super) fn alloc_pages(&self, size: usize, zeroed: bool) -> Option<NonNull<u8>> {
         self.upkeep();
+        self.before_large(size);
         let page_size = P::page_size();
         let pages = page_size.pages_for(size);
         if pages <= Order::MAX.pages()
@@ -405,6 +410,7 @@ impl<P: Platform> Ready<P> {
     }
 
     pub(super) fn free_huge(&self, address: NonNull<u8>) {
+        self.before_large(super::upkeep::OBSERVED_BYTES);
         let removed = match self.huge.lock::<P>() {
             Ok(mut table) => table.remove(address.as_ptr() as usize),
             // A signal handler on top of the table's holder: keep the memory rather than wait

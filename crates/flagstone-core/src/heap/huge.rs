@@ -66,6 +66,12 @@ impl HugeTable {
         self.capacity * size_of::<HugeBlock>()
     }
 
+    /// Where the table lies, and the bytes of its reservation.
+    pub(super) fn memory<P: Platform>(&self) -> Option<(NonNull<u8>, usize)> {
+        let bytes = self.reserved_bytes(P::page_size().bytes());
+        self.entries.map(|first| (first.cast(), bytes))
+    }
+
     fn slice(&self) -> &[HugeBlock] {
         match self.entries {
             // SAFETY: `capacity` entries, zeroed or written, owned by the table.

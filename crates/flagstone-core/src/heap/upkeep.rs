@@ -7,13 +7,19 @@
 
 use super::bootstrap::Ready;
 use super::heap::Heap;
+use super::huge::HugeBlock;
 use crate::base::NodeId;
 use crate::platform::{MAX_CACHES, Platform, RawLock};
 use crate::slab::Slabs;
 use crate::sync::Ordering::Relaxed;
+use core::ptr::NonNull;
 
 /// Slow-path calls between two looks at the clock.
 const LOOK_EVERY: usize = 64;
+
+/// Blocks of this many bytes are announced to an observer. Why 256 KiB: larger ones are few, and
+/// smaller ones change a resident size of some megabytes by less than a sixteenth.
+pub const OBSERVED_BYTES: usize = 256 << 10;
 
 /// The heap must have shrunk by at least this much before caches are relaxed: below it, what
 /// caches hold is small anyway.
@@ -40,6 +46,33 @@ impl<P: Platform> Ready<P> {
             .map_or(0, |table| table.blocks().map(|b| b.requested).sum())
     }
 
+    /// Visits every huge block, under the table's lock; none on top of its holder.
+    pub fn each_huge(&self, visit: impl FnMut(&HugeBlock)) {
+        if let Ok(table) = self.huge.lock::<P>() {
+            table.blocks().for_each(visit);
+        }
+    }
+
+    /// Where the table of huge blocks lies, and its bytes.
+    #[must_use]
+    pub fn huge_table_memory(&self) -> Option<(NonNull<u8>, usize)> {
+        self.huge.lock::<P>().ok()?.memory::<P>()
+    }
+
+    /// From now on [`Platform::observe`] is called by slow paths: every so often, and before a
+    /// block of [`OBSERVED_BYTES`] or more is allocated or freed.
+    pub fn watch(&self) {
+        self.watched.store(true, Relaxed);
+    }
+
+    /// Lets an observer look, if there is one, before much changes at once.
+    #[inline]
+    pub(super) fn before_large(&self, bytes: usize) {
+        if bytes >= OBSERVED_BYTES && self.watched.load(Relaxed) {
+            P::observe();
+        }
+    }
+
     /// Upkeep due at a slow-path call: cheap unless something is to be done.
     #[inline]
     pub(super) fn upkeep(&self) {
@@ -54,6 +87,10 @@ impl<P: Platform> Ready<P> {
     #[inline(never)]
     fn upkeep_now(&self) {
         self.slabs.pages().tick();
+        self.slabs.sweep_if_due();
+        if self.watched.load(Relaxed) {
+            P::observe();
+        }
         let page = P::page_size().bytes();
         let used = self.slabs.pages().in_use().0;
         let peak = self.slabs.pages_peak.load(Relaxed);
@@ -73,6 +110,7 @@ impl<P: Platform> Ready<P> {
         for cache in self.slabs.live_caches() {
             self.slabs.shrink_cache(cache);
         }
+        self.slabs.sweep();
         self.slabs.pages().trim(keep)
     }
 

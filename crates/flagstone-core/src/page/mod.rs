@@ -5,6 +5,8 @@
 //!     ├ zone    one per memory node: lock, frontier, watermarks
 //!     │   ├ pageset   per-CPU lists of small blocks, moved as policy::PcpState says
 //!     │   ├ buddy     free areas: split and merge
+//!     │   ├ frontier  pages never used yet
+//!     │   ├ deferred  frees from signal handlers on top of the lock's holder
 //!     │   ├ keep      how much free memory stays resident
 //!     │   └ release   giving the rest back to the system
 //!     └ memmap  descriptors, page map, resident bits, all in one reservation
@@ -14,11 +16,14 @@ pub mod allocator;
 pub(crate) mod buddy;
 mod build;
 mod config;
+mod deferred;
 pub mod descriptor;
+mod frontier;
 mod keep;
 mod list;
 pub(crate) mod memmap;
 mod pageset;
+mod parts;
 mod release;
 pub(crate) mod resident;
 mod snapshot;
@@ -35,3 +40,6 @@ pub use pageset::{PagesetCounters, PagesetSnapshot};
 pub use snapshot::{PageSnapshot, ZoneSnapshot};
 pub use upkeep::TICK_NS;
 pub use zone::{Block, ZoneCounters};
+
+#[cfg(all(test, not(loom)))]
+mod pageset_tests;

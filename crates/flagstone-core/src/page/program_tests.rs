@@ -390,7 +390,7 @@ fn threads_on_three_cpus_never_share_a_page() {
                     random ^= random << 17;
                     let pick = (random >> 16) as usize;
                     if random & 3 < 2 && live.len() < 200 || live.is_empty() {
-                        let count = if pick % 16 == 0 {
+                        let count = if pick.is_multiple_of(16) {
                             pick % 300 + 1
                         } else {
                             1 << (pick % 4)
@@ -412,7 +412,7 @@ fn threads_on_three_cpus_never_share_a_page() {
                         // SAFETY: this thread's own block, freed once.
                         unsafe { pages.free_run(gone.pfn, PageCount(gone.pages)) };
                     }
-                    if pick % 4096 == 0 {
+                    if pick.is_multiple_of(4096) {
                         pages.trim(0);
                     }
                 }

@@ -175,3 +175,7 @@ impl Round {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+#[path = "release_tests.rs"]
+mod tests;

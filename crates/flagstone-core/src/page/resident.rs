@@ -85,3 +85,38 @@ impl Resident {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::vec::Vec;
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            cases: if cfg!(miri) { 4 } else { 256 },
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
+
+        #[test]
+        fn bits_agree_with_a_table_of_flags(
+            steps in proptest::collection::vec((0usize..256, 0usize..256, any::<bool>()), 1..40),
+        ) {
+            let words: Vec<AtomicU64> = (0..4).map(|_| AtomicU64::new(0)).collect();
+            // SAFETY: four words for 256 pages, alive to the end of the test.
+            let bits = unsafe { Resident::new(NonNull::new_unchecked(words.as_ptr().cast_mut())) };
+            let mut table = [false; 256];
+            for (from, to, on) in steps {
+                let (from, to) = (from.min(to), from.max(to));
+                let (pfn, pages) = (Pfn(from as u32), PageCount(to - from));
+                if on { bits.set(pfn, pages) } else { bits.clear(pfn, pages) }
+                table[from..to].fill(on);
+                let expected = table[from / 2..to].iter().filter(|&&flag| flag).count();
+                let half = (Pfn(from as u32 / 2), PageCount(to - from / 2));
+                prop_assert_eq!(bits.count(half.0, half.1), expected);
+                prop_assert_eq!(bits.any(half.0, half.1), expected > 0);
+            }
+        }
+    }
+}

@@ -1,9 +1,12 @@
 //! What the page layer says about itself.
 
 use super::buddy::ORDERS;
+use super::memmap::Memmap;
 use super::pageset::PagesetCounters;
-use super::zone::ZoneCounters;
-use crate::policy::Watermarks;
+use super::zone::{Zone, ZoneCounters};
+use crate::base::{CpuId, Order};
+use crate::platform::Platform;
+use crate::policy::{Watermarks, ZoneFlags};
 
 /// One zone, or the sum of all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -105,5 +108,48 @@ impl ZoneCounters {
         self.release_calls += other.release_calls;
         self.fresh_pages += other.fresh_pages;
         self.commit_calls += other.commit_calls;
+    }
+}
+
+impl<P: Platform> Zone<P> {
+    /// The zone's figures; `None` on top of a lock's holder.
+    pub(super) fn snapshot(&self, map: &Memmap) -> Option<ZoneSnapshot> {
+        let mut zone = self.areas_snapshot(map)?;
+        for cpu in (0..self.cpus).map(CpuId) {
+            let set = self.pageset_snapshot(map, cpu)?;
+            zone.cached_pages += set.count as usize;
+            zone.cached_resident_pages += set.resident as usize;
+            zone.cached.add(&set.counters);
+            zone.bypassed += self.pageset(cpu).bypassed();
+        }
+        Some(zone)
+    }
+
+    /// The figures of the free areas alone.
+    pub(super) fn areas_snapshot(&self, map: &Memmap) -> Option<ZoneSnapshot> {
+        let core = self.lock(map)?;
+        let blocks = |released: bool| {
+            core::array::from_fn(|o| {
+                Order::new(o as u32).map_or(0, |order| core.areas.count(order, released))
+            })
+        };
+        let in_use = self.used(&core);
+        Some(ZoneSnapshot {
+            span_pages: (self.end().0 - self.start().0) as usize,
+            frontier_pages: (core.areas.frontier().0 - self.start().0) as usize,
+            committed_pages: (core.committed.0 - self.start().0) as usize,
+            in_use_pages: in_use,
+            free_pages: core.areas.pages(),
+            free_resident_pages: core.areas.resident(),
+            parked_pages: core.parked_pages,
+            resident_blocks: blocks(false),
+            released_blocks: blocks(true),
+            keep_pages: core.keep.bound(in_use),
+            managed_pages: self.managed,
+            marks: self.marks,
+            below_high: self.flags().has(ZoneFlags::BELOW_HIGH),
+            counters: core.counters,
+            ..ZoneSnapshot::default()
+        })
     }
 }

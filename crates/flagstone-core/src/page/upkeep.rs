@@ -72,7 +72,7 @@ impl<P: Platform> PageAllocator<P> {
         }
     }
 
-    /// Pages outside the free areas and pagesets, as last noted: without a lock, for upkeep.
+    /// Pages outside the free areas, those in pagesets included, as last noted: without a lock.
     #[must_use]
     pub fn in_use(&self) -> PageCount {
         PageCount(self.zones().map(Zone::in_use).sum())

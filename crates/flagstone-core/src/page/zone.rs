@@ -1,13 +1,9 @@
 //! A zone: the pages of one memory node, behind one lock.
 //!
 //! ```text
-//!   start                         frontier        committed                         end
-//!     │ in use and free blocks       │ usable, not   │ reserved                      │
-//!     │ (buddy)                      │ yet free      │                               │
+//!   [ core: lock, free areas, bound, counters | shared: frontier, deferred, in use | flags, marks ]
+//!     written under the lock                    written often, read without          read mostly
 //! ```
-//!
-//! The frontier moves by whole blocks of the largest order when the free areas cannot serve a
-//! request; memory behind it is committed in steps of an eighth of what is there.
 //!
 //! Invariants
 //! - `zone.counts`: pages below the frontier are in use or on the free areas' lists, and the
@@ -18,25 +14,20 @@
 //! gets nothing from the zone; what it frees waits on the `deferred` stack, which the next holder
 //! empties.
 
-use super::buddy::{FreeAreas, Taken, largest_block};
+use super::buddy::{FreeAreas, Taken};
 use super::config::PageConfig;
 use super::descriptor::{Descriptor, PageKind};
 use super::keep::Keep;
 use super::list::PageList;
 use super::memmap::Memmap;
 use super::pageset::Pageset;
-use super::snapshot::ZoneSnapshot;
 use crate::base::{CpuId, NodeId, Order, PageCount, Pfn};
 use crate::platform::{Access, Guard, Line, Lock, LockKind, Platform};
 use crate::policy::{Watermarks, ZoneFlags};
-use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use crate::sync::Ordering::{Acquire, Relaxed};
 use crate::sync::{AtomicU8, AtomicU32, AtomicUsize};
 use core::marker::PhantomData;
 use core::ptr::NonNull;
-
-/// Most bytes of data one call commits. Why 64 MiB: the call is rare then, and a refusal near a
-/// limit still leaves smaller steps to try.
-const COMMIT_BYTES_MAX: usize = 64 << 20;
 
 /// A block handed to an owner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,12 +76,12 @@ pub(crate) struct ZoneCore {
 #[derive(Debug)]
 pub(crate) struct Zone<P: Platform> {
     core: Lock<ZoneCore>,
-    shared: Shared,
+    pub(super) shared: Shared,
     flags: AtomicU8,
-    marks: Watermarks,
-    managed: usize,
+    pub(super) marks: Watermarks,
+    pub(super) managed: usize,
     pagesets: NonNull<Pageset>,
-    cpus: u32,
+    pub(super) cpus: u32,
     start: Pfn,
     end: Pfn,
     node: NodeId,
@@ -112,9 +103,9 @@ pub(crate) struct ZonePlan {
 /// What is read without the lock.
 #[repr(C, align(64))]
 #[derive(Debug)]
-struct Shared {
-    frontier: AtomicU32,
-    deferred: AtomicU32,
+pub(super) struct Shared {
+    pub(super) frontier: AtomicU32,
+    pub(super) deferred: AtomicU32,
     in_use: AtomicUsize,
 }
 
@@ -324,47 +315,6 @@ impl<P: Platform> Zone<P> {
         true
     }
 
-    /// The zone's figures; `None` on top of a lock's holder.
-    pub(super) fn snapshot(&self, map: &Memmap) -> Option<ZoneSnapshot> {
-        let mut zone = self.areas_snapshot(map)?;
-        for cpu in (0..self.cpus).map(CpuId) {
-            let set = self.pageset_snapshot(map, cpu)?;
-            zone.cached_pages += set.count as usize;
-            zone.cached_resident_pages += set.resident as usize;
-            zone.cached.add(&set.counters);
-            zone.bypassed += self.pageset(cpu).bypassed();
-        }
-        Some(zone)
-    }
-
-    /// The figures of the free areas alone.
-    pub(super) fn areas_snapshot(&self, map: &Memmap) -> Option<ZoneSnapshot> {
-        let core = self.lock(map)?;
-        let blocks = |released: bool| {
-            core::array::from_fn(|o| {
-                Order::new(o as u32).map_or(0, |order| core.areas.count(order, released))
-            })
-        };
-        let in_use = self.used(&core);
-        Some(ZoneSnapshot {
-            span_pages: (self.end.0 - self.start.0) as usize,
-            frontier_pages: (core.areas.frontier().0 - self.start.0) as usize,
-            committed_pages: (core.committed.0 - self.start.0) as usize,
-            in_use_pages: in_use,
-            free_pages: core.areas.pages(),
-            free_resident_pages: core.areas.resident(),
-            parked_pages: core.parked_pages,
-            resident_blocks: blocks(false),
-            released_blocks: blocks(true),
-            keep_pages: core.keep.bound(in_use),
-            managed_pages: self.managed,
-            marks: self.marks,
-            below_high: self.flags().has(ZoneFlags::BELOW_HIGH),
-            counters: core.counters,
-            ..ZoneSnapshot::default()
-        })
-    }
-
     /// A block of `order` from the free areas, advancing the frontier where needed.
     pub(super) fn take(&self, core: &mut ZoneCore, map: &Memmap, order: Order) -> Option<Taken> {
         loop {
@@ -456,86 +406,6 @@ impl<P: Platform> Zone<P> {
     /// Pages below the frontier that are neither free nor parked.
     pub(crate) fn used(&self, core: &ZoneCore) -> usize {
         (core.areas.frontier().0 - self.start.0) as usize - core.areas.pages() - core.parked_pages
-    }
-
-    /// Moves the frontier by one block; `false` at the end, or when the system refuses.
-    fn advance(&self, core: &mut ZoneCore, map: &Memmap) -> bool {
-        let frontier = core.areas.frontier();
-        if frontier == core.committed && !self.commit_more(core, map) {
-            return false;
-        }
-        let order = largest_block(frontier, (core.committed.0 - frontier.0) as usize);
-        core.areas.grow::<P>(map, order);
-        self.shared.frontier.store(core.areas.frontier().0, Release);
-        true
-    }
-
-    #[cold]
-    fn commit_more(&self, core: &mut ZoneCore, map: &Memmap) -> bool {
-        let from = core.committed;
-        let left = (self.end.0 - from.0) as usize;
-        let block = Order::MAX.pages().0;
-        let most = (COMMIT_BYTES_MAX >> map.page_size().shift()).max(block);
-        let grown = (from.0 - self.start.0) as usize / 8;
-        let mut step = grown.next_multiple_of(block).clamp(block, most).min(left);
-        while step > 0 {
-            let to = from.plus(PageCount(step));
-            core.counters.commit_calls += 1;
-            let granted = map.commit::<P>(from, to).is_ok() && {
-                let bytes = PageCount(step).bytes(map.page_size());
-                // SAFETY: the range is whole pages of the reservation's data.
-                unsafe { P::commit(map.address(from), bytes) }.is_ok()
-            };
-            if granted {
-                core.committed = to;
-                return true;
-            }
-            step = if step <= block {
-                0
-            } else {
-                (step / 2).next_multiple_of(block)
-            };
-        }
-        false
-    }
-
-    /// Head of the deferred stack, for `verify`.
-    pub(crate) fn deferred(&self) -> Pfn {
-        Pfn(self.shared.deferred.load(Relaxed))
-    }
-
-    /// Leaves a block for the next holder of the lock.
-    ///
-    /// # Safety
-    /// 1. As for `free`.
-    #[cold]
-    unsafe fn defer(&self, map: &Memmap, pfn: Pfn, pages: PageCount) {
-        let page = map.descriptor(pfn);
-        page.set_kind(PageKind::Parked);
-        page.spare.store(pages.0 as u32, Relaxed);
-        let head = &self.shared.deferred;
-        let mut first = head.load(Relaxed);
-        loop {
-            page.next.store(first, Relaxed);
-            match head.compare_exchange_weak(first, pfn.0, Release, Relaxed) {
-                Ok(_) => return,
-                Err(now) => first = now,
-            }
-        }
-    }
-
-    #[cold]
-    fn drain_deferred(&self, core: &mut ZoneCore, map: &Memmap) {
-        let mut pfn = Pfn(self.shared.deferred.swap(Pfn::NONE.0, AcqRel));
-        while pfn.is_some() {
-            let page = map.descriptor(pfn);
-            let next = Pfn(page.next.load(Relaxed));
-            let pages = PageCount(page.spare.load(Relaxed) as usize);
-            self.put(core, map, pfn, pages, true);
-            pfn = next;
-        }
-        // What is too much is given back at the next free.
-        let _ = self.publish_free(core);
     }
 }
 

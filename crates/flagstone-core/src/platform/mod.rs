@@ -117,6 +117,10 @@ pub unsafe trait Platform: Sized + 'static {
     /// 1. `start` and `old_bytes` are one whole reservation, page-aligned, committed.
     unsafe fn remap(start: NonNull<u8>, old_bytes: usize, new_bytes: usize) -> Option<NonNull<u8>>;
 
+    /// Called by slow paths of a heap that is watched, while no lock is held: a moment to take
+    /// figures. May do nothing.
+    fn observe() {}
+
     /// Advice that a committed range will be dense; never affects correctness.
     fn advise_dense(_start: NonNull<u8>, _bytes: usize) {}
 

@@ -4,6 +4,7 @@
 //!   presets   "linux-6.5+order4" -> Policy          set   "slab_max_order" "4" -> Policy
 //!   layout    object size, flags -> stride          cpus  possible, present, online
 //!   order     stride -> order, objects, tail        slab2007  the SLAB peer's own shape
+//!   runs      live objects -> the next slab's run, and what a population costs
 //!   partial   cpu_partial, min_partial              sheaf     capacity, barn limits
 //!   pcp_marks batch, high_min, high_max             watermarks  min, low, high, promo
 //!   pcp_tuning  how pagesets move: PcpState         classes   general-purpose sizes
@@ -14,6 +15,7 @@
 //!
 //! - [`Policy::parse`], [`Policy::set`], [`Policy::default`];
 //! - [`Policy::slab_shape`] and [`Policy::fallback_shape`], [`Policy::layout`];
+//! - [`Policy::next_slab`] in [`Policy::slab_unit`]s, where slabs follow the population;
 //! - [`Policy::cpu_partial`], [`Policy::min_partial`], [`Policy::sheaf_capacity`],
 //!   [`Policy::barn_limits`], [`Policy::slab2007_queues`];
 //! - [`Policy::pcp_marks`] and [`Policy::pcp_state`], whose [`PcpState`] a pageset embeds.
@@ -33,6 +35,7 @@ mod partial;
 mod pcp_marks;
 mod pcp_tuning;
 mod presets;
+mod runs;
 mod set;
 mod sheaf;
 pub mod slab2007;
@@ -47,11 +50,12 @@ pub use partial::{CpuPartial, CpuPartialRule, MAX_PARTIAL, MIN_PARTIAL, MinParti
 pub use pcp_marks::{PcpMarks, PcpZone, batch};
 pub use pcp_tuning::{PcpRule, PcpState, UNCAPPED, ZoneFlags};
 pub use presets::{BASES, MODIFIERS, NameError};
+pub use runs::{Population, RunRule};
 pub use set::{KEYS, SetError, SetProblem};
 pub use sheaf::{BarnLimits, SHEAF_HEADER_BYTES, SheafRule, capacity_7_0};
 pub use watermarks::{WatermarkInput, Watermarks, min_free_kib};
 
-use crate::base::{Order, PageCount, PageSize, fls};
+use crate::base::{Order, PageSize, fls};
 
 /// Which per-CPU machinery serves a cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -103,7 +107,8 @@ pub struct FlagstoneLimits {
     pub sheaf_capacity_max: u32,
     /// Most bytes of objects one sheaf may hold; small counts round up to one object.
     pub sheaf_bytes_max: usize,
-    /// Most bytes of objects the full sheaves of one barn may hold.
+    /// Most bytes of objects the full sheaves of one cache's barns may hold; all barns of a heap
+    /// together may hold twice this, or a sixteenth of what is in use.
     pub barn_bytes_max: usize,
     /// Free bytes always kept before memory goes back to the system.
     pub retain_bytes_min: usize,
@@ -126,13 +131,13 @@ impl FlagstoneLimits {
 
     /// The default policy's bounds.
     ///
-    /// 124 slots and their header fill 1 KiB; 32 KiB per sheaf keeps two of them within a
-    /// second-level cache for every class. Doubling either halves refills and doubles what an idle
-    /// CPU strands.
+    /// 254 slots and their header fill 2 KiB; 64 KiB per sheaf is 16 objects of a page. A cache
+    /// reaches these only under traffic and falls back when the heap shrinks. Doubling either
+    /// halves visits to the barn and doubles what an idle CPU strands.
     pub const DEFAULT: Self = Self {
-        sheaf_capacity_max: 124,
-        sheaf_bytes_max: 32 << 10,
-        barn_bytes_max: 256 << 10,
+        sheaf_capacity_max: 254,
+        sheaf_bytes_max: 64 << 10,
+        barn_bytes_max: 4 << 20,
         retain_bytes_min: 8 << 20,
         retain_share: 16,
         pcp_bytes_max: 8 << 20,
@@ -159,6 +164,9 @@ pub struct Policy {
     pub cpu_rule: CpuRule,
     /// Whether big systems want twice as many.
     pub big_system: Doubling,
+    /// Slabs by population instead of the order rule, for allocators that can cut runs; `None`
+    /// in every kernel preset.
+    pub runs: Option<RunRule>,
     /// Object layout rule.
     pub layout: LayoutRule,
     /// Per-CPU partial list rule.
@@ -393,11 +401,5 @@ impl Policy {
         } else {
             self.limits.retain_bytes_min
         }
-    }
-
-    /// Bytes of slabs needed for `objects` live objects if every slab were full.
-    #[must_use]
-    pub fn packed_bytes(shape: &SlabShape, objects: usize, page_size: PageSize) -> usize {
-        PageCount(objects.div_ceil(shape.objects.max(1) as usize) * shape.pages.0).bytes(page_size)
     }
 }

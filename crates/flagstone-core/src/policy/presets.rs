@@ -10,6 +10,7 @@ use super::layout::LayoutRule;
 use super::order::OrderRule;
 use super::partial::{CpuPartialRule, MinPartialRule};
 use super::pcp_tuning::PcpRule;
+use super::runs::RunRule;
 use super::sheaf::{BarnLimits, SheafRule};
 use super::{Doubling, Engine, FlagstoneLimits, MaxOrder, MinObjects, Policy};
 use crate::base::Order;
@@ -191,11 +192,12 @@ impl Policy {
         match name {
             "dynamic-min-partial" => self.min_partial_rule = MinPartialRule::Log2,
             "order4" => {
+                self.runs = None;
                 self.max_order = MaxOrder::Fixed(Order::new(4)?);
                 self.big_system = Doubling::From32Cpus;
             }
-            "least-waste" => self.order_rule = OrderRule::LeastWaste,
-            "least-waste-repaired" => self.order_rule = OrderRule::LeastWasteRepaired,
+            "least-waste" => self.fix_order(OrderRule::LeastWaste),
+            "least-waste-repaired" => self.fix_order(OrderRule::LeastWasteRepaired),
             _ => {
                 let rule = match name.strip_prefix("pcp")? {
                     "1" => PcpRule::Series1,
@@ -216,6 +218,12 @@ impl Policy {
         Some(())
     }
 
+    /// One order per cache by `rule`, whatever the base did.
+    const fn fix_order(&mut self, rule: OrderRule) {
+        self.runs = None;
+        self.order_rule = rule;
+    }
+
     /// docs: linux-policies 1.3, 3, 4.1.
     const fn linux_2_6_24() -> Self {
         Self {
@@ -226,6 +234,7 @@ impl Policy {
             min_objects: MinObjects::ByPage2007,
             cpu_rule: CpuRule::Ignored,
             big_system: Doubling::Never,
+            runs: None,
             layout: LayoutRule::V2007,
             cpu_partial_rule: CpuPartialRule::None,
             cpu_partial_set: None,
@@ -303,6 +312,7 @@ impl Policy {
     #[must_use]
     pub const fn flagstone() -> Self {
         Self {
+            runs: Some(RunRule::DEFAULT),
             sheaf_rule: SheafRule::Bytes,
             pcp_rule: PcpRule::V6_7,
             size_classes: SizeClasses::EIGHTHS,

@@ -125,6 +125,7 @@ impl Policy {
     ///
     /// As at boot, raising the smallest order above the largest raises the largest with it, and
     /// lowering the largest below the smallest lowers the smallest (docs: linux-policies 9).
+    /// A fixed order also ends slabs by population, as those have no one order.
     ///
     /// # Errors
     /// [`SetError`] says which key or value was refused and what would be accepted.
@@ -151,11 +152,13 @@ impl Policy {
         match key {
             "slab_max_order" | "slub_max_order" => {
                 let order = order()?;
+                self.runs = None;
                 self.max_order = MaxOrder::Fixed(order);
                 self.min_order = self.min_order.min(order);
             }
             "slab_min_order" | "slub_min_order" => {
                 let order = order()?;
+                self.runs = None;
                 self.min_order = order;
                 if let MaxOrder::Fixed(max) = self.max_order {
                     self.max_order = MaxOrder::Fixed(max.max(order));
@@ -165,7 +168,7 @@ impl Policy {
                 self.min_objects = match small(U32)? {
                     0 => MinObjects::ByCpus,
                     objects => MinObjects::Fixed(objects),
-                }
+                };
             }
             "cpu_partial" => self.cpu_partial_set = Some(small(PAGES)?),
             "min_partial" => self.min_partial_rule = MinPartialRule::Constant(small(U32)?),

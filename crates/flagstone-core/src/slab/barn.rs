@@ -215,19 +215,27 @@ impl Barn {
         sheaf.map_or(Ok(()), Err)
     }
 
-    /// Objects in all full sheaves: a walk under the lock, for the ledger.
-    pub fn objects<P: Platform>(&self) -> u64 {
-        self.enter::<P, _>(|lists| {
-            let (mut objects, mut next) = (0, lists.full.head);
-            while let Some(sheaf) = next {
-                // SAFETY: sheaves on the list are live and the lock keeps them there.
-                let header = unsafe { sheaf.as_ref() };
-                objects += u64::from(header.len.load(Relaxed));
-                next = NonNull::new(header.link.load(Relaxed) as *mut SheafHeader);
+    /// Visits every object in full sheaves, under the lock: for the ledger. Nothing is visited on
+    /// top of the lock's holder.
+    pub fn each_object<P: Platform>(&self, visit: &mut dyn FnMut(NonNull<u8>)) {
+        let _entered = self.enter::<P, _>(|lists| {
+            let mut next = lists.full.head;
+            while let Some(raw) = next {
+                // SAFETY: sheaves on the list are live, and the lock keeps them there.
+                let sheaf = unsafe { OwnSheaf::from_raw(raw) };
+                (0..sheaf.len())
+                    .filter_map(|i| sheaf.get(i))
+                    .for_each(&mut *visit);
+                next = NonNull::new(sheaf.header().link.load(Relaxed) as *mut SheafHeader);
             }
-            objects
-        })
-        .unwrap_or(0)
+        });
+    }
+
+    /// Objects in all full sheaves: a walk under the lock.
+    pub fn objects<P: Platform>(&self) -> u64 {
+        let mut objects = 0;
+        self.each_object::<P>(&mut |_| objects += 1);
+        objects
     }
 }
 

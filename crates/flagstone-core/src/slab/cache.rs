@@ -107,7 +107,7 @@ pub struct Cache {
     /// Bytes asked for in the sampled allocations, and how many those were.
     pub(crate) sampled_bytes: AtomicU64,
     pub(crate) samples: AtomicU64,
-    /// Objects handed out to sheaves and callers minus those that came back.
+    /// Objects taken out of slabs (by sheaves or callers) minus those put back.
     pub(crate) out: AtomicU64,
 }
 

@@ -149,6 +149,13 @@ impl<'a, P: Platform> Links<'a, P> {
         }
     }
 
+    /// Whether object `index` is on the chain of free objects; only where links are aside.
+    #[must_use]
+    pub fn is_free_aside(&self, index: u32) -> bool {
+        debug_assert!(self.geometry.links_aside());
+        self.aside(index).load(Relaxed) != ALLOCATED
+    }
+
     /// Takes the mark of a free object off: it is handed out. Returns the object behind it.
     #[inline]
     pub fn take(&self, index: u32) -> u32 {

@@ -66,11 +66,32 @@ impl<P: Platform> Slabs<P> {
         let bytes = cache.sizing.barn_bytes.load(Relaxed);
         let full = match bytes {
             0 => cache.sizing.barn_full.load(Relaxed),
+            _ if self.barns_are_full() => 0,
             _ => (bytes / (cache.geometry().size() * sheaf.capacity().max(1) as usize)) as u32,
         };
         Limits {
             full,
             empty: cache.sizing.barn_empty.load(Relaxed),
+        }
+    }
+
+    /// Whether the barns of all caches together hold what they may.
+    fn barns_are_full(&self) -> bool {
+        let used = self.pages().in_use().bytes(P::page_size());
+        let most = (2 * self.policy().limits.barn_bytes_max).max(used / 16);
+        self.barn_bytes.load(Relaxed) > most
+    }
+
+    /// Counts a full sheaf into or out of the barns.
+    pub(crate) fn count_barn_bytes(&self, cache: &Cache, sheaf: &OwnSheaf, added: bool) {
+        if cache.sizing.barn_bytes.load(Relaxed) == 0 {
+            return;
+        }
+        let bytes = cache.geometry().size() * sheaf.len() as usize;
+        if added {
+            self.barn_bytes.fetch_add(bytes, Relaxed);
+        } else {
+            self.barn_bytes.fetch_sub(bytes, Relaxed);
         }
     }
 
@@ -101,6 +122,7 @@ impl<P: Platform> Slabs<P> {
         };
         match barn.trade_for_full::<P>(hand, limits) {
             Ok((mut full, leftover)) => {
+                self.count_barn_bytes(cache, &full, false);
                 if let Some(empty) = leftover {
                     self.drop_sheaf(cache, empty);
                 }
@@ -194,11 +216,13 @@ impl<P: Platform> Slabs<P> {
     /// Stores a sheaf with objects in the barn, or flushes it. Returns an empty sheaf if there is
     /// one to be had from that.
     fn store_full(&self, cache: &Cache, node_id: NodeId, full: OwnSheaf) -> Option<OwnSheaf> {
-        let limits = self.limits(cache, &full);
         let node = self.node(cache.id(), node_id);
+        let limits = self.limits(cache, &full);
+        self.count_barn_bytes(cache, &full, true);
         match node.barn.trade_for_empty::<P>(full, limits) {
             Ok(empty) => empty,
             Err(mut full) => {
+                self.count_barn_bytes(cache, &full, false);
                 node.flushes.store(node.flushes.load(Relaxed) + 1, Relaxed);
                 self.flush(cache, &mut full);
                 Some(full)

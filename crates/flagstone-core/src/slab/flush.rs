@@ -9,6 +9,7 @@ use super::sheaf::OwnSheaf;
 use super::slab::{Chain, Slab};
 use super::slabs::Slabs;
 use crate::platform::{Platform, Work};
+use crate::sync::Ordering::Relaxed;
 use core::ptr::NonNull;
 
 /// Objects looked at for one chain. Doubling gathers longer chains and costs that many compares
@@ -23,6 +24,13 @@ impl<P: Platform> Slabs<P> {
 
     /// Gives objects back until `keep` are left: those put first stay.
     pub(crate) fn flush_down_to(&self, cache: &Cache, sheaf: &mut OwnSheaf, keep: u32) {
+        let count = sheaf.len().saturating_sub(keep);
+        cache.out.fetch_sub(u64::from(count), Relaxed);
+        if cache.geometry().links_aside() {
+            self.sweeps
+                .flushed_bytes
+                .fetch_add(count as usize * cache.geometry().size(), Relaxed);
+        }
         while sheaf.len() > keep {
             let Some(object) = sheaf.take() else { return };
             // SAFETY: objects in a sheaf of this cache were freed into it, so the page map named
@@ -57,6 +65,7 @@ impl<P: Platform> Slabs<P> {
     /// # Safety
     /// 1. As for [`Slab::holding`]; the caller gives `object` up.
     pub(crate) unsafe fn put_one(&self, cache: &Cache, object: NonNull<u8>) {
+        cache.out.fetch_sub(1, Relaxed);
         // SAFETY: obligation 1.
         let (slab, index) = unsafe { Slab::holding(self, cache, object) };
         slab.links.free(index, super::state::NO_OBJECT);

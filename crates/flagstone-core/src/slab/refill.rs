@@ -35,7 +35,9 @@ impl<P: Platform> Slabs<P> {
                 break;
             }
         }
-        sheaf.len() - before
+        let gained = sheaf.len() - before;
+        cache.out.fetch_add(u64::from(gained), Relaxed);
+        gained
     }
 
     fn refill_from_list(&self, cache: &Cache, node: &Node, sheaf: &mut OwnSheaf) -> u32 {
@@ -59,7 +61,7 @@ impl<P: Platform> Slabs<P> {
             kept += 1;
         }
         if kept > 0 {
-            self.put_back(cache, node, &isolated[..kept]);
+            self.put_back(cache, node, &isolated[..kept], End::Head);
         }
         gained
     }
@@ -95,9 +97,9 @@ impl<P: Platform> Slabs<P> {
         found
     }
 
-    /// Links slabs that still have free objects at the head again, and gives back what is empty
+    /// Links isolated slabs that still have free objects again, and gives back what is empty
     /// beyond `min_partial`.
-    fn put_back(&self, cache: &Cache, node: &Node, slabs: &[Pfn]) {
+    pub(crate) fn put_back(&self, cache: &Cache, node: &Node, slabs: &[Pfn], end: End) {
         let mut surplus = [Pfn::NONE; ISOLATED_MAX];
         let mut surplus_len = 0;
         {
@@ -114,7 +116,7 @@ impl<P: Platform> Slabs<P> {
                     surplus[surplus_len] = pfn;
                     surplus_len += 1;
                 } else {
-                    node.link(&mut list, at, pfn, End::Head);
+                    node.link(&mut list, at, pfn, end);
                 }
             }
         }
@@ -131,7 +133,7 @@ impl<P: Platform> Slabs<P> {
         };
         let taken = slab.take_into(sheaf, sheaf.room());
         if !taken.full {
-            self.put_back(cache, slab.node(), &[slab.pfn]);
+            self.put_back(cache, slab.node(), &[slab.pfn], End::Head);
         }
         taken.count
     }
@@ -185,6 +187,7 @@ impl<P: Platform> Slabs<P> {
     /// Gives an empty slab that is on no list back to the page layer.
     pub(crate) fn give_back_slab(&self, slab: &Slab<'_, P>) {
         let geometry = slab.cache.geometry();
+        self.fill_holes(slab);
         slab.node().slabs.fetch_sub(1, Relaxed);
         self.map_pages(slab.pfn, geometry.pages(), 0);
         // SAFETY: the slab is empty and on no list, so nobody refers to its pages any more.
@@ -199,6 +202,15 @@ impl<P: Platform> Slabs<P> {
     /// One object straight from a slab: for caches without sheaves, and when no sheaf is to be
     /// had (docs: linux-policies 5.3, step 4).
     pub(crate) fn take_one(&self, cache: &Cache, node_id: NodeId) -> Option<NonNull<u8>> {
+        cache.out.fetch_add(1, Relaxed);
+        let object = self.take_one_somewhere(cache, node_id);
+        if object.is_none() {
+            cache.out.fetch_sub(1, Relaxed);
+        }
+        object
+    }
+
+    fn take_one_somewhere(&self, cache: &Cache, node_id: NodeId) -> Option<NonNull<u8>> {
         let node = self.node(cache.id(), node_id);
         if let Some(object) = self.take_one_from_list(cache, node) {
             return Some(object);
@@ -206,7 +218,7 @@ impl<P: Platform> Slabs<P> {
         let slab = self.new_slab(cache, node_id)?;
         let object = slab.take_one();
         if !slab.state().is_full() {
-            self.put_back(cache, slab.node(), &[slab.pfn]);
+            self.put_back(cache, slab.node(), &[slab.pfn], End::Head);
         }
         object
     }

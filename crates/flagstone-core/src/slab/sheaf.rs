@@ -161,6 +161,14 @@ impl OwnSheaf {
         NonNull::new(unsafe { self.slot(index).read() })
     }
 
+    /// Replaces the object in a filled slot.
+    #[inline]
+    pub(crate) fn set(&mut self, index: u32, object: NonNull<u8>) {
+        assert!(index < self.len(), "sheaf.filled-below-len");
+        // SAFETY: `index < len <= capacity`, so the slot exists.
+        unsafe { self.slot(index).write(object.as_ptr()) };
+    }
+
     /// Replaces the object in a filled slot by the last one and shortens the sheaf.
     #[inline]
     pub fn swap_remove(&mut self, index: u32) -> Option<NonNull<u8>> {

@@ -30,14 +30,14 @@ impl<P: Platform> Slabs<P> {
         let mut sheaves = node.barn.full() + node.barn.empty();
         while sheaves > 0 {
             sheaves -= 1;
-            let Some(sheaf) = node
-                .barn
-                .take_full::<P>()
-                .or_else(|| node.barn.take_empty::<P>())
-            else {
+            if let Some(full) = node.barn.take_full::<P>() {
+                self.count_barn_bytes(cache, &full, false);
+                self.empty_out(cache, full);
+            } else if let Some(empty) = node.barn.take_empty::<P>() {
+                self.empty_out(cache, empty);
+            } else {
                 return;
-            };
-            self.empty_out(cache, sheaf);
+            }
         }
     }
 

@@ -10,6 +10,7 @@
 
 use super::cache::Cache;
 use super::chain::Links;
+use super::index_set::{IndexSet, SORTED_MAX};
 use super::node::{End, Node};
 use super::sheaf::OwnSheaf;
 use super::slabs::Slabs;
@@ -146,6 +147,7 @@ impl<'a, P: Platform> Slab<'a, P> {
     /// that this made full is no longer the caller's: the next free puts it on the list, perhaps
     /// before this returns, so the answer comes from our own swap and not from another look.
     pub fn take_into(&self, sheaf: &mut OwnSheaf, want: u32) -> Taken {
+        self.slabs.fill_holes(self);
         let chained = self.take_chained(sheaf, want);
         if chained.count == want {
             return chained;
@@ -178,10 +180,7 @@ impl<'a, P: Platform> Slab<'a, P> {
             let after = state.with(next, state.inuse() + count);
             if self.swap_state(state, after) {
                 // Only now are they ours: take their marks off.
-                let mut index = state.freelist();
-                for _ in 0..count {
-                    index = self.links.take(index);
-                }
+                self.hand_out_chain(state.freelist(), count, base, sheaf);
                 P::work(Work::Objects(count));
                 return Taken {
                     count,
@@ -192,6 +191,28 @@ impl<'a, P: Platform> Slab<'a, P> {
                 let _ = sheaf.take();
             }
         }
+    }
+
+    /// Takes the marks off the first `count` objects of a chain that was just detached, and puts
+    /// them into the sheaf's slots from `base` on so that the lowest address is taken first.
+    fn hand_out_chain(&self, first: u32, count: u32, base: u32, sheaf: &mut OwnSheaf) {
+        let mut index = first;
+        if self.cache.geometry().objects() > SORTED_MAX {
+            for _ in 0..count {
+                index = self.links.take(index);
+            }
+            return;
+        }
+        let mut set = IndexSet::new();
+        for _ in 0..count {
+            set.insert(index);
+            index = self.links.take(index);
+        }
+        let mut slot = base;
+        set.for_each_descending(|index| {
+            sheaf.set(slot, self.links.object(index));
+            slot += 1;
+        });
     }
 
     fn take_fresh(&self, sheaf: &mut OwnSheaf, want: u32) -> Taken {
@@ -229,6 +250,7 @@ impl<'a, P: Platform> Slab<'a, P> {
 
     /// Takes one object; the caller isolated the slab or holds the list lock that takers need.
     pub fn take_one(&self) -> Option<NonNull<u8>> {
+        self.slabs.fill_holes(self);
         loop {
             self.touch(Access::Atomic);
             let state = self.state();

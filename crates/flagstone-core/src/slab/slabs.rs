@@ -14,6 +14,7 @@ use super::cache::{Cache, CacheMaking, CacheRequest, CacheState};
 use super::geometry::Geometry;
 use super::node::Node;
 use super::sheaf::{SHEAF_BYTES_MIN, bytes_for};
+use super::sweep::Sweeps;
 use crate::base::{CacheId, NodeId, PageCount, Pfn};
 use crate::page::{PageAllocator, PageConfig};
 use crate::platform::{CpuArea, Lock, LockKind, MAX_CACHES, OutOfMemory, Platform};
@@ -54,6 +55,10 @@ pub struct Slabs<P: Platform> {
     registry: Lock<u16>,
     /// Objects a signal handler could not give back because it had interrupted the lock's holder.
     pub(crate) lost: AtomicU64,
+    /// Bytes of objects in the full sheaves of all barns.
+    pub(crate) barn_bytes: AtomicUsize,
+    /// What sweeps remember.
+    pub(crate) sweeps: Sweeps,
     /// Pages in use when caches were last shrunk, or the largest number since.
     pub(crate) pages_peak: AtomicUsize,
 }
@@ -97,6 +102,8 @@ impl<P: Platform> Slabs<P> {
             (&raw mut (*this).generation).write(AtomicU32::new(1));
             (&raw mut (*this).registry).write(Lock::new(LockKind::Heap, 0));
             (&raw mut (*this).lost).write(AtomicU64::new(0));
+            (&raw mut (*this).barn_bytes).write(AtomicUsize::new(0));
+            (&raw mut (*this).sweeps).write(Sweeps::default());
             (&raw mut (*this).pages_peak).write(AtomicUsize::new(0));
         }
         // SAFETY: every field is initialised now.

@@ -21,6 +21,8 @@
 mod x86_64;
 #[cfg(target_arch = "x86_64")]
 pub use x86_64::{exchange_below, index, node, pop, push, registered};
+#[cfg(all(test, target_arch = "x86_64"))]
+pub use x86_64::{exchange_below_slowly, pop_slowly, push_slowly};
 
 #[cfg(not(target_arch = "x86_64"))]
 mod unsupported;

@@ -116,118 +116,136 @@ pub fn node() -> u32 {
     unsafe { word_at(area + super::NODE_ID) }
 }
 
-/// `Platform::pop` as a restartable sequence.
-///
-/// # Safety
-/// 1. As for `Platform::pop`.
-/// 2. Sequences are ready.
-#[inline(always)]
-pub unsafe fn pop(area: CpuArea, slot: Slot) -> Option<NonNull<u8>> {
-    let object: *mut u8;
-    // SAFETY: obligations 1 and 2. Inside the sequence the word names a sheaf that belongs to
-    // this index (`slot.one-home`), and `slot.len-bounded` keeps the load inside it.
-    unsafe {
-        asm!(
-            sequence!(
-                "7: xor {object:e}, {object:e}",
-                "jmp 3f",
-                ;
-                "movsxd {t}, dword ptr fs:[{index}]",
-                "shl {t}, 12",
-                "add {t}, {base}",
-                "mov {t}, qword ptr [{t} + {slot} * 8 + 4096]",
-                "add {t}, {base}",
-                "mov {len:e}, dword ptr [{t}]",
-                "sub {len:e}, 1",
-                "jb 7b",
-                "mov {object}, qword ptr [{t} + {len} * 8 + 16]",
-                "mov dword ptr [{t}], {len:e}",
-            ),
-            t = out(reg) _,
-            len = out(reg) _,
-            object = out(reg) object,
-            base = in(reg) area.base().as_ptr(),
-            slot = in(reg) slot.index(),
-            cs = in(reg) CS_OFFSET.load(Ordering::Relaxed),
-            index = in(reg) INDEX_OFFSET.load(Ordering::Relaxed),
-            options(nostack),
-        );
-    }
-    NonNull::new(object)
+/// The three steps; `$window` is spliced in where another CPU's `seize` would hurt most.
+macro_rules! steps {
+    ($pop:ident, $push:ident, $exchange_below:ident, $window:literal) => {
+        /// `Platform::pop` as a restartable sequence.
+        ///
+        /// # Safety
+        /// 1. As for `Platform::pop`.
+        /// 2. Sequences are ready.
+        #[inline(always)]
+        pub unsafe fn $pop(area: CpuArea, slot: Slot) -> Option<NonNull<u8>> {
+            let object: *mut u8;
+            // SAFETY: obligations 1 and 2. Inside the sequence the word names a sheaf that belongs to
+            // this index (`slot.one-home`), and `slot.len-bounded` keeps the load inside it.
+            unsafe {
+                asm!(
+                    sequence!(
+                        "7: xor {object:e}, {object:e}",
+                        "jmp 3f",
+                        ;
+                        "movsxd {t}, dword ptr fs:[{index}]",
+                        "shl {t}, 12",
+                        "add {t}, {base}",
+                        "mov {t}, qword ptr [{t} + {slot} * 8 + 4096]",
+                        "add {t}, {base}",
+                        "mov {len:e}, dword ptr [{t}]",
+                        $window,
+                        "sub {len:e}, 1",
+                        "jb 7b",
+                        "mov {object}, qword ptr [{t} + {len} * 8 + 16]",
+                        "mov dword ptr [{t}], {len:e}",
+                    ),
+                    t = out(reg) _,
+                    len = out(reg) _,
+                    object = out(reg) object,
+                    base = in(reg) area.base().as_ptr(),
+                    slot = in(reg) slot.index(),
+                    cs = in(reg) CS_OFFSET.load(Ordering::Relaxed),
+                    index = in(reg) INDEX_OFFSET.load(Ordering::Relaxed),
+                    options(nostack),
+                );
+            }
+            NonNull::new(object)
+        }
+
+        /// `Platform::push` as a restartable sequence.
+        ///
+        /// # Safety
+        /// 1. As for `Platform::push`.
+        /// 2. Sequences are ready.
+        #[inline(always)]
+        pub unsafe fn $push(area: CpuArea, slot: Slot, object: NonNull<u8>) -> bool {
+            // SAFETY: as for `pop`; `len < capacity` keeps the store inside the sheaf. What is stored
+            // above `len` by an attempt that is then aborted belongs to nobody.
+            unsafe {
+                asm!(
+                    sequence!(
+                        ;
+                        "movsxd {t}, dword ptr fs:[{index}]",
+                        "shl {t}, 12",
+                        "add {t}, {base}",
+                        "mov {t}, qword ptr [{t} + {slot} * 8 + 4096]",
+                        "add {t}, {base}",
+                        "mov {len:e}, dword ptr [{t}]",
+                        $window,
+                        "cmp {len:e}, dword ptr [{t} + 4]",
+                        "jae {refused}",
+                        "cmp qword ptr [{t} + {len} * 8 + 8], {object}",
+                        "je {refused}",
+                        "mov qword ptr [{t} + {len} * 8 + 16], {object}",
+                        "add {len:e}, 1",
+                        "mov dword ptr [{t}], {len:e}",
+                    ),
+                    t = out(reg) _,
+                    len = out(reg) _,
+                    object = in(reg) object.as_ptr(),
+                    base = in(reg) area.base().as_ptr(),
+                    slot = in(reg) slot.index(),
+                    cs = in(reg) CS_OFFSET.load(Ordering::Relaxed),
+                    index = in(reg) INDEX_OFFSET.load(Ordering::Relaxed),
+                    refused = label { return false },
+                    options(nostack),
+                );
+            }
+            true
+        }
+
+        /// `Platform::exchange` as a restartable sequence; gives `new` back for an index at or above
+        /// `count`.
+        ///
+        /// # Safety
+        /// 1. As for `Platform::exchange`.
+        /// 2. Sequences are ready.
+        /// 3. The area has slots for `count` indexes.
+        #[inline]
+        pub unsafe fn $exchange_below(count: u32, area: CpuArea, slot: Slot, new: SheafWord) -> SheafWord {
+            let mut word = new.0;
+            // SAFETY: obligations 1 to 3: the index is below the count, so the word is in the area.
+            unsafe {
+                asm!(
+                    sequence!(
+                        ;
+                        "mov {t:e}, dword ptr fs:[{index}]",
+                        "cmp {t:e}, {count:e}",
+                        "jae 3f",
+                        "shl {t}, 12",
+                        "add {t}, {base}",
+                        $window,
+                        "xchg qword ptr [{t} + {slot} * 8 + 4096], {word}",
+                    ),
+                    t = out(reg) _,
+                    word = inout(reg) word,
+                    base = in(reg) area.base().as_ptr(),
+                    slot = in(reg) slot.index(),
+                    count = in(reg) count,
+                    cs = in(reg) CS_OFFSET.load(Ordering::Relaxed),
+                    index = in(reg) INDEX_OFFSET.load(Ordering::Relaxed),
+                    options(nostack),
+                );
+            }
+            SheafWord(word)
+        }
+    };
 }
 
-/// `Platform::push` as a restartable sequence.
-///
-/// # Safety
-/// 1. As for `Platform::push`.
-/// 2. Sequences are ready.
-#[inline(always)]
-pub unsafe fn push(area: CpuArea, slot: Slot, object: NonNull<u8>) -> bool {
-    // SAFETY: as for `pop`; `len < capacity` keeps the store inside the sheaf. What is stored
-    // above `len` by an attempt that is then aborted belongs to nobody.
-    unsafe {
-        asm!(
-            sequence!(
-                ;
-                "movsxd {t}, dword ptr fs:[{index}]",
-                "shl {t}, 12",
-                "add {t}, {base}",
-                "mov {t}, qword ptr [{t} + {slot} * 8 + 4096]",
-                "add {t}, {base}",
-                "mov {len:e}, dword ptr [{t}]",
-                "cmp {len:e}, dword ptr [{t} + 4]",
-                "jae {refused}",
-                "cmp qword ptr [{t} + {len} * 8 + 8], {object}",
-                "je {refused}",
-                "mov qword ptr [{t} + {len} * 8 + 16], {object}",
-                "add {len:e}, 1",
-                "mov dword ptr [{t}], {len:e}",
-            ),
-            t = out(reg) _,
-            len = out(reg) _,
-            object = in(reg) object.as_ptr(),
-            base = in(reg) area.base().as_ptr(),
-            slot = in(reg) slot.index(),
-            cs = in(reg) CS_OFFSET.load(Ordering::Relaxed),
-            index = in(reg) INDEX_OFFSET.load(Ordering::Relaxed),
-            refused = label { return false },
-            options(nostack),
-        );
-    }
-    true
-}
+steps!(pop, push, exchange_below, "");
 
-/// `Platform::exchange` as a restartable sequence; gives `new` back for an index at or above
-/// `count`.
-///
-/// # Safety
-/// 1. As for `Platform::exchange`.
-/// 2. Sequences are ready.
-/// 3. The area has slots for `count` indexes.
-#[inline]
-pub unsafe fn exchange_below(count: u32, area: CpuArea, slot: Slot, new: SheafWord) -> SheafWord {
-    let mut word = new.0;
-    // SAFETY: obligations 1 to 3: the index is below the count, so the word is in the area.
-    unsafe {
-        asm!(
-            sequence!(
-                ;
-                "mov {t:e}, dword ptr fs:[{index}]",
-                "cmp {t:e}, {count:e}",
-                "jae 3f",
-                "shl {t}, 12",
-                "add {t}, {base}",
-                "xchg qword ptr [{t} + {slot} * 8 + 4096], {word}",
-            ),
-            t = out(reg) _,
-            word = inout(reg) word,
-            base = in(reg) area.base().as_ptr(),
-            slot = in(reg) slot.index(),
-            count = in(reg) count,
-            cs = in(reg) CS_OFFSET.load(Ordering::Relaxed),
-            index = in(reg) INDEX_OFFSET.load(Ordering::Relaxed),
-            options(nostack),
-        );
-    }
-    SheafWord(word)
-}
+#[cfg(test)]
+steps!(
+    pop_slowly,
+    push_slowly,
+    exchange_below_slowly,
+    ".rept 20\npause\n.endr"
+);

@@ -1,0 +1,243 @@
+//! Which allocators are on this machine, and which of them a run is to measure.
+
+use std::path::{Path, PathBuf};
+
+/// An allocator that can be measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Allocator {
+    /// Name in tables and on the command line.
+    pub name: String,
+    /// Version, as the library itself or its file name says.
+    pub version: String,
+    /// Library to preload; none is the C library's own malloc.
+    pub library: Option<PathBuf>,
+}
+
+impl Allocator {
+    /// Environment a process on this allocator gets besides the preload.
+    ///
+    /// Google's tcmalloc registers restartable sequences itself and can only do so where the C
+    /// library has not; without this it falls back to per-thread caches (docs: tcmalloc, rseq.md).
+    pub fn environment(&self) -> &'static [(&'static str, &'static str)] {
+        if self.name == TCMALLOC {
+            &[("GLIBC_TUNABLES", "glibc.pthread.rseq=0")]
+        } else {
+            &[]
+        }
+    }
+}
+
+/// The name of the allocator under test.
+pub const FLAGSTONE: &str = "flagstone";
+/// The name of the C library's allocator.
+pub const GLIBC: &str = "glibc";
+/// Google's tcmalloc (Debian's is gperftools).
+pub const TCMALLOC: &str = "tcmalloc";
+
+/// Libraries that distributions install, by file name.
+const SYSTEM: [(&str, &str); 8] = [
+    ("jemalloc", "libjemalloc.so.2"),
+    ("mimalloc2", "libmimalloc.so.2"),
+    ("mimalloc2", "libmimalloc.so.2.0"),
+    ("mimalloc3", "libmimalloc.so.3"),
+    ("gperftools", "libtcmalloc_minimal.so.4"),
+    ("rpmalloc", "librpmalloc.so"),
+    ("snmalloc", "libsnmallocshim.so"),
+    ("scudo", "libscudo.so"),
+];
+
+/// Folders in which libraries are looked for.
+fn library_folders() -> Vec<PathBuf> {
+    let mut folders: Vec<PathBuf> = ["/usr/local/lib", "/usr/lib64", "/usr/lib"]
+        .iter()
+        .map(PathBuf::from)
+        .collect();
+    let multiarch = format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH);
+    folders.insert(0, PathBuf::from(multiarch));
+    folders
+}
+
+/// Where `libflagstone.so` is: `given` (`--lib`), `FLAGSTONE_LIB`, or beside this program.
+pub fn flagstone_library(given: Option<&Path>) -> Result<PathBuf, String> {
+    if let Some(path) = given {
+        return readable(path);
+    }
+    if let Some(path) = std::env::var_os("FLAGSTONE_LIB") {
+        return readable(Path::new(&path));
+    }
+    let program = std::env::current_exe().map_err(|error| format!("this program: {error}"))?;
+    let folder = program.parent().unwrap_or(Path::new("."));
+    for place in [
+        "libflagstone.so",
+        "../lib/libflagstone.so",
+        "../libflagstone.so",
+    ] {
+        if let Ok(path) = readable(&folder.join(place)) {
+            return Ok(path);
+        }
+    }
+    Err(format!(
+        "libflagstone.so is not beside {}; build it (cargo build --release -p flagstone-malloc) or give --lib PATH",
+        program.display()
+    ))
+}
+
+fn readable(path: &Path) -> Result<PathBuf, String> {
+    if !path.is_file() {
+        return Err(format!("{}: no such library", path.display()));
+    }
+    path.canonicalize()
+        .map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// The peers on this machine: the C library, what the distribution installed, what
+/// `bench/peers` built.
+pub fn peers() -> Vec<Allocator> {
+    let mut list = vec![Allocator {
+        name: GLIBC.into(),
+        version: super::child::probe::glibc_version(),
+        library: None,
+    }];
+    for (name, file) in SYSTEM {
+        let found = library_folders()
+            .into_iter()
+            .find_map(|folder| readable(&folder.join(file)).ok());
+        let Some(library) = found else { continue };
+        if list
+            .iter()
+            .all(|known| known.library.as_ref() != Some(&library))
+        {
+            let version = version_in(&library);
+            list.push(Allocator {
+                name: name.into(),
+                version,
+                library: Some(library),
+            });
+        }
+    }
+    list.extend(built_peers());
+    list
+}
+
+/// Libraries named `<name>-<version>.so` in `FLAGSTONE_PEERS`, or in `target/peers`.
+fn built_peers() -> Vec<Allocator> {
+    let folder = std::env::var_os("FLAGSTONE_PEERS")
+        .map(PathBuf::from)
+        .or_else(|| {
+            let program = std::env::current_exe().ok()?;
+            program
+                .ancestors()
+                .map(|at| at.join("peers"))
+                .find(|at| at.is_dir())
+        });
+    let Some(entries) = folder.and_then(|folder| std::fs::read_dir(folder).ok()) else {
+        return Vec::new();
+    };
+    let mut files: Vec<PathBuf> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .collect();
+    files.retain(|path| path.extension().is_some_and(|ending| ending == "so"));
+    files.sort();
+    let named = |path: PathBuf| {
+        let stem = path.file_stem()?.to_str()?.to_owned();
+        let (name, version) = stem.rsplit_once('-')?;
+        let library = readable(&path).ok()?;
+        Some(Allocator {
+            name: name.into(),
+            version: version.into(),
+            library: Some(library),
+        })
+    };
+    files.into_iter().filter_map(named).collect()
+}
+
+/// `libmimalloc.so.2.0` says 2.0; the probe replaces it where the library knows better.
+fn version_in(library: &Path) -> String {
+    let name = library
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
+    name.split_once(".so.")
+        .map_or(String::new(), |(_, version)| version.to_owned())
+}
+
+/// The peers that `--against` means: `all`, names, `name-version`, or paths of libraries.
+pub fn choose(wanted: &[String]) -> Result<Vec<Allocator>, String> {
+    let known = peers();
+    let mut chosen: Vec<Allocator> = Vec::new();
+    for want in wanted {
+        let found: Vec<Allocator> = if want == "all" {
+            known.clone()
+        } else if want.contains('/') {
+            let library = readable(Path::new(want))?;
+            let stem = library
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
+            let name = stem.split(".so").next().unwrap_or(&stem).to_owned();
+            let version = version_in(&library);
+            vec![Allocator {
+                name,
+                version,
+                library: Some(library),
+            }]
+        } else {
+            let named = |one: &&Allocator| one.name == *want || full_name(one) == *want;
+            known.iter().filter(named).cloned().collect()
+        };
+        if found.is_empty() {
+            let names: Vec<String> = known.iter().map(full_name).collect();
+            return Err(format!(
+                "no allocator '{want}' here; found: {} (a path with a '/' is taken as a library; bench/peers builds more)",
+                names.join(", ")
+            ));
+        }
+        chosen.extend(
+            found
+                .into_iter()
+                .filter(|one| !chosen.contains(one))
+                .collect::<Vec<_>>(),
+        );
+    }
+    Ok(chosen)
+}
+
+/// `name-version`.
+pub fn full_name(allocator: &Allocator) -> String {
+    format!("{}-{}", allocator.name, allocator.version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_c_library_is_always_a_peer() {
+        let list = choose(&["glibc".to_owned()]).unwrap();
+        assert_eq!(list.len(), 1);
+        assert_eq!(list[0].library, None);
+    }
+
+    #[test]
+    fn an_unknown_peer_names_those_found() {
+        let line = choose(&["hoard".to_owned()]).unwrap_err();
+        assert!(
+            line.contains("no allocator 'hoard' here; found: glibc-"),
+            "{line}"
+        );
+    }
+
+    #[test]
+    fn a_missing_library_is_named() {
+        let line = flagstone_library(Some(Path::new("/nowhere/libflagstone.so"))).unwrap_err();
+        assert_eq!(line, "/nowhere/libflagstone.so: no such library");
+    }
+
+    #[test]
+    fn a_version_is_read_off_a_file_name() {
+        assert_eq!(version_in(Path::new("/usr/lib/libmimalloc.so.2.0")), "2.0");
+        assert_eq!(version_in(Path::new("/opt/librpmalloc.so")), "");
+    }
+}

@@ -1,0 +1,272 @@
+//! `flagstone bench`: Flagstone beside the allocators found on this machine, in one interleaved run.
+
+mod allocators;
+mod catalog;
+mod child;
+mod figures;
+mod process;
+mod report;
+mod runner;
+mod targets;
+
+use crate::exit::{Failure, Outcome};
+use allocators::{Allocator, FLAGSTONE, full_name};
+use catalog::{Kind, Workload};
+use child::{Job, Scale};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use runner::{Bench, Measured};
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Compare Flagstone with the allocators installed here.
+///
+/// Every run is a process of its own with the allocator preloaded; runs are interleaved (A B C,
+/// A B C ...). Shown are the median, the range, the ratio to the best median, peak resident size
+/// and page faults. "tie" means the distance to the best is smaller than the distance between the
+/// quartiles of either: no difference was shown.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    flagstone bench pair batch-lifo --quick\n  \
+    flagstone bench larson --threads 1,2,4 --against glibc,jemalloc\n  \
+    flagstone bench --targets --json bench.json\n\n\
+    More peers, in their newest versions:\n  \
+    cargo run --release --manifest-path bench/peers/Cargo.toml\n\n\
+    Exit status: 0 all ran, 1 an allocator failed or (with --targets) a target was missed, \
+    2 usage or environment.")]
+pub struct Args {
+    /// Workloads by name, start of a name, or pattern with '*'; all unless given (see --list)
+    workloads: Vec<String>,
+    /// Peers: 'all', names (glibc,jemalloc), name-version, or paths of libraries
+    #[arg(
+        long,
+        value_name = "all|NAME",
+        value_delimiter = ',',
+        default_value = "all"
+    )]
+    against: Vec<String>,
+    /// Thread counts for pair, batch, mixed and larson
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    threads: Vec<usize>,
+    /// Runs per allocator [default: 7, with --quick 3]
+    #[arg(long, value_name = "N")]
+    runs: Option<usize>,
+    /// Small sizes and three runs: a first look, not a result
+    #[arg(long)]
+    quick: bool,
+    /// Write the rows to a file as flagstone.bench/1 ('-' for stdout instead of the tables)
+    #[arg(long, value_name = "F")]
+    json: Option<PathBuf>,
+    /// The library measured as flagstone [default: FLAGSTONE_LIB, or libflagstone.so beside this program]
+    #[arg(long, value_name = "PATH")]
+    lib: Option<PathBuf>,
+    /// Measure only the peers
+    #[arg(long, conflicts_with = "lib")]
+    without_flagstone: bool,
+    /// Print only the figures Flagstone set itself to reach, and exit 1 when one is missed
+    #[arg(long, conflicts_with = "without_flagstone")]
+    targets: bool,
+    /// List the workloads and the allocators found, and do nothing
+    #[arg(long)]
+    list: bool,
+    /// Do one run of one workload in this process and print its sample
+    #[arg(long, hide = true)]
+    child: Option<String>,
+    /// Amount of work
+    #[arg(long, hide = true, value_enum)]
+    scale: Option<Scale>,
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Outcome {
+    if let Some(name) = &args.child {
+        return run_child(args, name);
+    }
+    let workloads = catalog::select(&args.workloads).map_err(Failure::Usage)?;
+    let mut chosen = Vec::new();
+    if !args.without_flagstone && !args.list {
+        let library = allocators::flagstone_library(args.lib.as_deref()).map_err(Failure::Usage)?;
+        chosen.push(Allocator {
+            name: FLAGSTONE.into(),
+            version: String::new(),
+            library: Some(library),
+        });
+    }
+    chosen.extend(allocators::choose(&args.against).map_err(Failure::Usage)?);
+    if args.list {
+        return list(&workloads, &chosen);
+    }
+    if args.threads.contains(&0) || args.runs == Some(0) {
+        return Err(Failure::Usage(
+            "--threads and --runs must be at least 1".into(),
+        ));
+    }
+    let scratch =
+        tempfile::tempdir().map_err(|error| Failure::Usage(format!("scratch folder: {error}")))?;
+    let bench = prepare(args, scratch.path())?;
+    let chosen = identify(&bench, chosen)?;
+    measure_all(args, &bench, &workloads, &chosen)
+}
+
+/// The measured process itself.
+fn run_child(args: &Args, name: &str) -> Outcome {
+    if name == "probe" {
+        let line = serde_json::to_string(&child::probe::identity());
+        println!(
+            "{}",
+            line.map_err(|error| Failure::Finding(error.to_string()))?
+        );
+        return Ok(ExitCode::SUCCESS);
+    }
+    let workload = catalog::select(&[name.to_owned()])
+        .map_err(Failure::Usage)?
+        .remove(0);
+    let Kind::Inner(inner) = workload.kind else {
+        return Err(Failure::Usage(format!("{name} is not run by this program")));
+    };
+    let job = Job {
+        threads: args.threads.first().copied().unwrap_or(workload.threads),
+        scale: args.scale.unwrap_or(Scale::Full),
+    };
+    child::run(|job| inner.run(job), job).map_err(|damage| Failure::Finding(damage.0))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list(workloads: &[Workload], peers: &[Allocator]) -> Outcome {
+    println!("Workloads");
+    for workload in workloads {
+        println!(
+            "  {:<18} {:<10} {}",
+            workload.name, workload.unit, workload.what
+        );
+    }
+    println!("\nAllocators found besides flagstone");
+    for peer in peers {
+        let place = peer
+            .library
+            .as_ref()
+            .map_or("the C library".into(), |path| path.display().to_string());
+        println!("  {:<18} {:<10} {place}", peer.name, peer.version);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn prepare(args: &Args, scratch: &std::path::Path) -> Result<Bench, Failure> {
+    let usage = |what: &str, error: std::io::Error| Failure::Usage(format!("{what}: {error}"));
+    let script = scratch.join("python.py");
+    std::fs::write(&script, include_str!("python.py")).map_err(|e| usage("scratch file", e))?;
+    let scale = args.scale.unwrap_or(if args.quick {
+        Scale::Quick
+    } else {
+        Scale::Full
+    });
+    Ok(Bench {
+        scale,
+        runs: args.runs.unwrap_or(scale.pick(7, 3, 1)),
+        program: std::env::current_exe().map_err(|error| usage("this program", error))?,
+        python: runner::find_python(),
+        script,
+    })
+}
+
+/// Checks every preload and drops a second entry of the same name and version.
+fn identify(bench: &Bench, chosen: Vec<Allocator>) -> Result<Vec<Allocator>, Failure> {
+    let mut known: Vec<Allocator> = Vec::new();
+    for mut allocator in chosen {
+        match bench.identify(&mut allocator) {
+            Ok(())
+                if known
+                    .iter()
+                    .any(|one| full_name(one) == full_name(&allocator)) => {}
+            Ok(()) => known.push(allocator),
+            Err(line) if allocator.name == FLAGSTONE => {
+                return Err(Failure::Usage(format!("{}: {line}", allocator.name)));
+            }
+            Err(line) => eprintln!("flagstone: {} left out: {line}", full_name(&allocator)),
+        }
+    }
+    Ok(known)
+}
+
+fn measure_all(args: &Args, bench: &Bench, workloads: &[Workload], on: &[Allocator]) -> Outcome {
+    let to_stdout = args
+        .json
+        .as_deref()
+        .is_some_and(|path| path.as_os_str() == "-");
+    let quiet = args.targets || to_stdout;
+    let plan: Vec<(&Workload, usize)> = workloads
+        .iter()
+        .flat_map(|workload| {
+            let given = workload.scales && !args.threads.is_empty();
+            let counts = if given {
+                args.threads.clone()
+            } else {
+                vec![workload.threads]
+            };
+            counts.into_iter().map(move |count| (workload, count))
+        })
+        .collect();
+    let bar = progress(plan.len() * bench.runs * on.len());
+    let mut results: Vec<Measured> = Vec::new();
+    for (workload, threads) in plan {
+        let result = bench.measure(workload, threads, on, |name| {
+            bar.set_message(format!("{} on {name}", workload.name));
+            bar.inc(1);
+        });
+        if !quiet {
+            bar.suspend(|| println!("{}", report::table(&result)));
+        }
+        results.push(result);
+    }
+    bar.finish_and_clear();
+    finish(args, on, &results, to_stdout)
+}
+
+fn finish(args: &Args, on: &[Allocator], results: &[Measured], to_stdout: bool) -> Outcome {
+    let with_flagstone = on.iter().any(|allocator| allocator.name == FLAGSTONE);
+    let list = if with_flagstone {
+        targets::targets(results)
+    } else {
+        Vec::new()
+    };
+    let measured = list.iter().any(|target| target.reached.is_some());
+    if args.targets || (measured && !to_stdout) {
+        print!("{}", targets::summary(&list));
+    }
+    let missed = list.iter().any(|target| target.reached == Some(false));
+    if let Some(path) = &args.json {
+        write_json(path, to_stdout, &report::document(results, list))?;
+    }
+    let failed = results
+        .iter()
+        .flat_map(|result| &result.outcomes)
+        .any(|outcome| {
+            outcome
+                .failure
+                .as_ref()
+                .is_some_and(|line| !line.starts_with("skipped"))
+        });
+    Ok(ExitCode::from(u8::from(failed || (args.targets && missed))))
+}
+
+fn write_json(
+    path: &std::path::Path,
+    to_stdout: bool,
+    document: &report::Document,
+) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(document)
+        .map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))?;
+    if to_stdout {
+        println!("{text}");
+        return Ok(());
+    }
+    let written = std::fs::File::create(path).and_then(|mut file| writeln!(file, "{text}"));
+    written.map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))
+}
+
+fn progress(runs: usize) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(Some(runs as u64), ProgressDrawTarget::stderr());
+    let style = ProgressStyle::with_template("{elapsed_precise} {bar:30} {pos}/{len} {msg}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}

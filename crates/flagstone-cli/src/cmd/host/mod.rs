@@ -1,0 +1,172 @@
+//! `flagstone host`: what the kernel's own caches cost here, and what another setting would change.
+//!
+//! ```text
+//!   source::Tree -> gather -> population -+-> formula -> deviations
+//!     (live, DIR or TAR)                  +-> what_if    pagesets
+//!   capture: Tree -> TAR                  +-> advice
+//!                                         `-> report (JSON) -> view (text)
+//! ```
+
+mod advice;
+mod capture;
+mod deviations;
+mod formula;
+pub mod gather;
+mod pagesets;
+mod population;
+pub mod report;
+mod view;
+mod what_if;
+mod words;
+
+use crate::exit::{Failure, Outcome};
+use crate::source::Tree;
+use flagstone_core::base::PageSize;
+use flagstone_core::policy::Policy;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Show what the running kernel's caches cost, and what another setting would change.
+///
+/// Reads /proc/slabinfo, /sys/kernel/slab, /proc/zoneinfo, /proc/buddyinfo and the CPU topology.
+/// Nothing is changed: advice is printed as commands with their gain and cost. Without root most
+/// slab files are unreadable; the answer then says what it lacks.
+///
+/// Examples:
+///   sudo flagstone host
+///   sudo flagstone host --capture web7.tar      (copy what it reads, for another machine)
+///   flagstone host --root web7.tar --policy linux-7.0 --policy linux-6.5+order4
+#[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
+pub struct Args {
+    /// Read a captured tree: a directory that holds proc and sys, or a tar file from --capture
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
+
+    /// Write a copy of everything this command reads to a tar file, and stop
+    #[arg(long, value_name = "FILE.tar", conflicts_with = "json")]
+    capture: Option<PathBuf>,
+
+    /// Cost the population under this policy instead of the usual ones; may be given again
+    #[arg(long, value_name = "P")]
+    policy: Vec<String>,
+
+    /// Caches to list, largest first; 0 lists all
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    top: usize,
+
+    /// Page size in bytes, for a captured tree that does not tell it
+    #[arg(long, value_name = "BYTES")]
+    page_size: Option<usize>,
+
+    /// Print one JSON document with every cache instead of the tables
+    #[arg(long)]
+    json: bool,
+}
+
+/// The answer about `tree` as text of `width` columns, as the command prints it.
+///
+/// # Errors
+/// What [`gather::gather`] refuses.
+pub fn text(tree: &Tree, width: u16) -> Result<String, Failure> {
+    let host = gather::gather(tree, None)?;
+    let report = report::build(&host, &usual_policies(&host));
+    Ok(view::render(
+        &report,
+        8,
+        &view::Screen {
+            width,
+            styled: false,
+        },
+    ))
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Outcome {
+    let page_size = args.page_size.map(parse_page_size).transpose()?;
+    let asked = parse_policies(&args.policy)?;
+    let tree = match &args.root {
+        Some(path) => Tree::open(path).map_err(|why| Failure::Usage(format!("host: {why}")))?,
+        None => Tree::live(),
+    };
+    if let Some(to) = &args.capture {
+        return write_capture(&tree, to, page_size);
+    }
+    let host = gather::gather(&tree, page_size)?;
+    let policies = if asked.is_empty() {
+        usual_policies(&host)
+    } else {
+        asked
+    };
+    let report = report::build(&host, &policies);
+    if args.json {
+        let text = serde_json::to_string_pretty(&report)
+            .map_err(|error| Failure::Finding(format!("host: {error}")))?;
+        println!("{text}");
+    } else {
+        print!(
+            "{}",
+            view::render(&report, args.top, &view::Screen::of_stdout())
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn parse_page_size(bytes: usize) -> Result<PageSize, Failure> {
+    PageSize::new(bytes).ok_or_else(|| {
+        Failure::Usage(format!(
+            "host: --page-size {bytes} is not a power of two from 512 to 1 GiB"
+        ))
+    })
+}
+
+fn parse_policies(names: &[String]) -> Result<Vec<(String, Policy)>, Failure> {
+    let parse = |name: &String| match Policy::parse(name) {
+        Ok(policy) => Ok((name.clone(), policy)),
+        Err(error) => Err(Failure::Usage(format!("host: --policy {name}: {error}"))),
+    };
+    names.iter().map(parse).collect()
+}
+
+/// The published trade-offs on top of the host's own formula, and the newest designs.
+fn usual_policies(host: &gather::Host) -> Vec<(String, Policy)> {
+    let mut names: Vec<String> = Vec::new();
+    if let Some(formula) = formula::fit(host) {
+        names.push(format!("{}+order4", formula.name));
+        names.push(format!("{}+least-waste-repaired", formula.name));
+        names.extend(
+            ["linux-6.1", "linux-6.7", "linux-7.0"]
+                .iter()
+                .filter(|&&name| name != formula.name && !formula.alike.contains(&name))
+                .map(|&name| name.to_owned()),
+        );
+    }
+    names.push("flagstone".into());
+    names
+        .into_iter()
+        .filter_map(|name| {
+            Policy::parse(&name)
+                .ok()
+                .map(|policy| (name.clone(), policy))
+        })
+        .collect()
+}
+
+fn write_capture(tree: &Tree, to: &std::path::Path, page_size: Option<PageSize>) -> Outcome {
+    // The page size of a tree that is not this machine's is known only if it tells.
+    let told = page_size.map(PageSize::bytes).or_else(|| {
+        let found = gather::gather(tree, None).ok()?;
+        (found.page_size_from != gather::PageSizeFrom::Assumed).then(|| found.page_size.bytes())
+    });
+    let summary = capture::write(tree, to, told)
+        .map_err(|why| Failure::Usage(format!("host: --capture {why}")))?;
+    eprintln!(
+        "flagstone: host: wrote {} files to {}",
+        summary.files,
+        to.display()
+    );
+    for path in &summary.denied {
+        eprintln!("flagstone: host: not in it: /{path} (permission denied; run as root)");
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,126 @@
+//! A captured population: which caches, how many objects, and what their slabs cost.
+
+use crate::source::slabinfo;
+use flagstone_core::base::{Order, PageSize};
+use flagstone_core::policy::Population;
+use std::io::Read;
+
+/// Which objects of a capture a policy must find room for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Count {
+    /// Every object the slabs hold, free ones included.
+    Slots,
+    /// Objects counted as used.
+    Active,
+    /// Used objects less half a slab per CPU, which kernels count as used.
+    Estimated,
+}
+
+impl Count {
+    /// The count of this name.
+    pub fn parse(name: &str) -> Result<Self, String> {
+        match name {
+            "slots" => Ok(Self::Slots),
+            "active" => Ok(Self::Active),
+            "estimated" => Ok(Self::Estimated),
+            _ => Err(format!(
+                "--population {name}: known are slots, active and estimated"
+            )),
+        }
+    }
+}
+
+/// One cache of a capture.
+pub struct Captured {
+    /// Its name.
+    pub name: String,
+    /// Stride in bytes.
+    pub size: usize,
+    /// What its slabs cost where it was captured.
+    pub here: Population,
+    count: Count,
+    active: u64,
+    per_slab: u64,
+}
+
+impl Captured {
+    /// Objects a policy must find room for on a machine with `online` CPUs running.
+    pub fn objects(&self, online: u32) -> u64 {
+        match self.count {
+            Count::Slots => self.here.objects,
+            Count::Active => self.active,
+            Count::Estimated => {
+                let owned = u64::from(online).min(self.here.slabs);
+                self.active
+                    .saturating_sub(owned * self.per_slab / 2)
+                    .max(self.active.min(1))
+            }
+        }
+    }
+
+    /// Reads a slabinfo file (`-` is standard input) of a machine with `page_size`.
+    pub fn read(path: &str, page_size: PageSize, count: Count) -> Result<Vec<Self>, String> {
+        let mut bytes = Vec::new();
+        let read = if path == "-" {
+            std::io::stdin().lock().read_to_end(&mut bytes)
+        } else {
+            std::fs::File::open(path).and_then(|mut file| file.read_to_end(&mut bytes))
+        };
+        read.map_err(|error| format!("--from {path}: {error}; is it readable?"))?;
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let line = error.as_bytes()[..error.utf8_error().valid_up_to()]
+                .iter()
+                .filter(|&&byte| byte == b'\n')
+                .count();
+            format!(
+                "{path}:{}: not text; a capture of /proc/slabinfo is needed",
+                line + 1
+            )
+        })?;
+        let rows = slabinfo::parse(&text)
+            .map_err(|wrong| format!("{path}:{}: {}", wrong.line, wrong.what))?;
+        rows.into_iter()
+            .map(|row| Self::of(row, path, page_size, count))
+            .collect()
+    }
+
+    fn of(
+        row: slabinfo::Row,
+        path: &str,
+        page_size: PageSize,
+        count: Count,
+    ) -> Result<Self, String> {
+        let refuse = |what: String| format!("{path}:{}: {}: {what}", row.line, row.name);
+        let slab = row.pages_per_slab.saturating_mul(page_size.bytes() as u64);
+        let used = row.objects_per_slab.saturating_mul(row.size);
+        if row.size > page_size.block_bytes(Order::MAX) as u64 {
+            return Err(refuse(format!(
+                "objsize {} is larger than the largest block",
+                row.size
+            )));
+        }
+        if used > slab || row.slabs.checked_mul(slab).is_none() {
+            return Err(refuse(format!(
+                "{} objects of {} bytes do not fit {} pages of {} bytes; give the --page-size of \
+                 the captured machine",
+                row.objects_per_slab,
+                row.size,
+                row.pages_per_slab,
+                page_size.bytes()
+            )));
+        }
+        Ok(Self {
+            name: row.name,
+            size: row.size as usize,
+            here: Population {
+                slabs: row.slabs,
+                bytes: row.slabs * slab,
+                tail_bytes: row.slabs * (slab - used),
+                objects: row.objects,
+            },
+            count,
+            active: row.active_objects,
+            per_slab: row.objects_per_slab,
+        })
+    }
+}

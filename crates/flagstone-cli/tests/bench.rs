@@ -1,0 +1,123 @@
+//! `flagstone bench` from the outside: every workload runs at smoke size, the rows have their
+//! documented shape, and what cannot be measured is named.
+
+use assert_cmd::Command;
+use serde_json::Value;
+
+fn bench(args: &[&str]) -> Command {
+    let mut command = Command::cargo_bin("flagstone").expect("the flagstone program was built");
+    command.arg("bench").args(args);
+    command
+}
+
+const SMOKE: [&str; 5] = [
+    "--scale",
+    "smoke",
+    "--against",
+    "glibc",
+    "--without-flagstone",
+];
+
+#[test]
+fn every_workload_runs_at_smoke_size_and_leaves_a_row() {
+    let output = bench(&SMOKE).args(["--json", "-"]).output().unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["schema"], "flagstone.bench/1");
+    let rows = document["rows"].as_array().unwrap();
+    assert!(rows.len() >= 27, "{} rows", rows.len());
+    for row in rows {
+        let skipped = row["failure"]
+            .as_str()
+            .is_some_and(|line| line.starts_with("skipped"));
+        assert!(skipped || row["value"].as_f64().unwrap() > 0.0, "{row}");
+        assert_eq!(row["allocator"], "glibc");
+        for field in [
+            "workload",
+            "threads",
+            "version",
+            "ns_per_op",
+            "ratio_to_best",
+            "peak_rss_kib",
+            "runs",
+        ] {
+            assert!(row.get(field).is_some(), "{field} is missing in {row}");
+        }
+    }
+}
+
+#[test]
+fn the_tables_name_workload_allocator_and_standing() {
+    let output = bench(&SMOKE)
+        .args(["pair-64", "larson", "--threads", "1,2"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        text.contains("pair-64, 2 threads: malloc and free of 64 B"),
+        "{text}"
+    );
+    assert!(text.contains("larson: ") && text.contains("best"), "{text}");
+}
+
+#[test]
+fn a_library_without_malloc_is_refused_before_it_is_measured_under_a_false_name() {
+    let libm = [
+        "/lib/x86_64-linux-gnu/libm.so.6",
+        "/usr/lib/libm.so.6",
+        "/lib64/libm.so.6",
+    ]
+    .into_iter()
+    .find(|path| std::path::Path::new(path).exists());
+    let Some(libm) = libm else {
+        eprintln!("skipped: no libm.so.6 in a usual place");
+        return;
+    };
+    let output = bench(&[
+        "pair-64",
+        "--scale",
+        "smoke",
+        "--against",
+        "glibc",
+        "--lib",
+        libm,
+    ])
+    .output()
+    .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let line = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        line.contains("flagstone: flagstone: preloaded, but malloc comes from"),
+        "{line}"
+    );
+    assert_eq!(line.lines().count(), 1, "{line}");
+}
+
+#[test]
+fn an_unknown_workload_an_unknown_peer_and_a_missing_library_are_one_line_and_exit_2() {
+    let cases: [&[&str]; 4] = [
+        &["no-such-workload", "--without-flagstone"],
+        &[
+            "pair-64",
+            "--without-flagstone",
+            "--against",
+            "no-such-peer",
+        ],
+        &["pair-64", "--lib", "/nowhere/lib.so"],
+        &["larson", "--without-flagstone", "--threads", "0"],
+    ];
+    for case in cases {
+        let output = bench(case).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{case:?}");
+        assert_eq!(
+            String::from_utf8(output.stderr).unwrap().lines().count(),
+            1,
+            "{case:?}"
+        );
+        assert!(output.stdout.is_empty(), "{case:?}");
+    }
+}

@@ -1,0 +1,3 @@
+//! Shared by the command's tests and benches.
+
+pub mod hosts;

@@ -1,0 +1,227 @@
+//! Pagesets against the rule sheet's own examples (docs: linux-policies 6.4).
+
+use super::allocator::tests::{Pages, built};
+use crate::base::{CpuId, NodeId, Order, PageCount, Pfn};
+use crate::page::{PageConfig, Retention, TICK_NS};
+use crate::platform::testing::{Setup, World};
+use crate::policy::Policy;
+use crate::verify::check_pages;
+use std::boxed::Box;
+use std::sync::Arc;
+use std::vec::Vec;
+
+const NODE: NodeId = NodeId(0);
+
+fn with(policy: &str, high_min: u32, high_max: u32) -> (Arc<World>, Box<Pages>) {
+    let mut policy = Policy::parse(policy).expect("a preset");
+    policy.pcp_batch_set = Some(63);
+    policy.pcp_high_min_set = Some(high_min);
+    policy.pcp_high_max_set = Some(high_max);
+    let config = PageConfig {
+        span_bytes: 256 << 20,
+        span_bytes_min: 256 << 20,
+        retention: Retention::KEEP_ALL,
+        ..PageConfig::of(&policy)
+    };
+    built(
+        Setup {
+            cpus: 2,
+            ..Setup::default()
+        },
+        &config,
+    )
+}
+
+fn take(pages: &Pages, blocks: usize, order: Order) -> Vec<Pfn> {
+    (0..blocks)
+        .map(|_| pages.alloc_block(order, NODE).expect("room").pfn)
+        .collect()
+}
+
+fn refills(pages: &Pages, allocs: usize) -> Vec<u64> {
+    let mut seen = 0;
+    let mut sizes = Vec::new();
+    for _ in 0..allocs {
+        let _held = pages.alloc_block(Order::ZERO, NODE).expect("room");
+        let set = pages.pageset_snapshot(NODE, CpuId(0)).expect("a pageset");
+        if set.counters.refill_pages != seen {
+            sizes.push(set.counters.refill_pages - seen);
+            seen = set.counters.refill_pages;
+        }
+    }
+    sizes
+}
+
+/// Pages drained, and after which free, while CPU 0 frees what CPU 1 allocated.
+fn drains(world: &World, pages: &Pages, frees: usize) -> Vec<(usize, u64)> {
+    world.run_on(CpuId(1));
+    let held = take(pages, frees, Order::ZERO);
+    world.run_on(CpuId(0));
+    let mut seen = 0;
+    let mut sizes = Vec::new();
+    for (index, pfn) in held.into_iter().enumerate() {
+        // SAFETY: allocated above, freed once.
+        unsafe { pages.free_block(pfn, Order::ZERO) };
+        let set = pages.pageset_snapshot(NODE, CpuId(0)).expect("a pageset");
+        if set.counters.drain_pages != seen {
+            sizes.push((index + 1, set.counters.drain_pages - seen));
+            seen = set.counters.drain_pages;
+        }
+    }
+    sizes
+}
+
+#[test]
+fn consecutive_allocations_fetch_twice_as_many_each_time() {
+    let (_world, pages) = with("linux-6.7", 5898, 61440);
+    assert_eq!(
+        refills(&pages, 6100),
+        [63, 126, 252, 504, 1008, 2016, 2016, 2016]
+    );
+    let (_world, small) = with("linux-6.7", 252, 491);
+    assert_eq!(refills(&small, 1000), [63, 126, 252, 428, 428]);
+}
+
+#[test]
+fn consecutive_frees_drain_as_the_rule_of_6_7_says() {
+    let (world, pages) = with("linux-6.7", 5898, 61440);
+    assert_eq!(
+        drains(&world, &pages, 10_000),
+        [(5898, 2016), (7914, 2016), (9930, 2016)]
+    );
+    assert_eq!(check_pages(&pages), Ok(()));
+    let (world, small) = with("linux-6.7", 252, 491);
+    let expected = [(252, 189), (504, 252), (932, 428), (1360, 428)];
+    assert_eq!(drains(&world, &small, 1500), expected);
+}
+
+#[test]
+fn the_pageset_before_the_series_doubles_its_drains() {
+    let (world, pages) = with("linux-6.1", 5898, 5898);
+    let expected = [
+        (5898, 63),
+        (5961, 126),
+        (6087, 252),
+        (6339, 504),
+        (6843, 1008),
+        (7851, 2016),
+    ];
+    assert_eq!(drains(&world, &pages, 8000), expected);
+}
+
+#[test]
+fn consecutive_high_order_frees_empty_the_pageset_and_are_counted() {
+    let (world, pages) = with("linux-6.7", 5898, 61440);
+    let order = Order::COSTLY;
+    world.run_on(CpuId(1));
+    let held = take(&pages, 40, order);
+    world.run_on(CpuId(0));
+    for pfn in held {
+        // SAFETY: allocated above, freed once.
+        unsafe { pages.free_block(pfn, order) };
+    }
+    let set = pages.pageset_snapshot(NODE, CpuId(0)).expect("a pageset");
+    assert!(set.counters.free_high > 0 && set.counters.free_high == set.counters.drains);
+    assert_eq!(u64::from(set.count) + set.counters.drain_pages, 40 * 8);
+}
+
+#[test]
+fn the_last_freed_block_is_the_next_allocated_and_the_oldest_is_drained() {
+    let (_world, pages) = with("linux-6.7", 100, 200);
+    let held = take(&pages, 100, Order::ZERO);
+    for &pfn in &held[..80] {
+        // SAFETY: allocated above, freed once.
+        unsafe { pages.free_block(pfn, Order::ZERO) };
+    }
+    assert_eq!(
+        pages.alloc_block(Order::ZERO, NODE).map(|b| b.pfn),
+        Some(held[79])
+    );
+}
+
+#[test]
+fn an_idle_pageset_gives_its_pages_to_the_zone_second_by_second() {
+    let (world, pages) = with("linux-6.7", 63, 61440);
+    let held = take(&pages, 9000, Order::ZERO);
+    for pfn in held {
+        // SAFETY: allocated above, freed once.
+        unsafe { pages.free_block(pfn, Order::ZERO) };
+    }
+    let mut before = pages.snapshot().total.cached_pages;
+    assert!(before > 1000, "{before}");
+    pages.tick();
+    for _ in 0..60 {
+        world.advance(TICK_NS);
+        pages.tick();
+        let now = pages.snapshot().total.cached_pages;
+        assert!(now <= before && before - now <= 2016);
+        before = now;
+    }
+    assert!(before <= 63, "{before} pages stay");
+}
+
+#[test]
+fn a_pageset_without_room_passes_everything_to_the_zone() {
+    let (_world, pages) = with("linux-6.7", 0, 0);
+    let held = take(&pages, 10, Order::ZERO);
+    for pfn in held {
+        // SAFETY: allocated above, freed once.
+        unsafe { pages.free_block(pfn, Order::ZERO) };
+    }
+    assert_eq!(pages.snapshot().total.cached_pages, 0);
+}
+
+#[test]
+fn a_zone_below_its_high_watermark_says_so_until_it_is_above_again() {
+    let config = PageConfig {
+        span_bytes: 64 << 20,
+        span_bytes_min: 64 << 20,
+        managed_bytes: Some(16 << 20),
+        ..PageConfig::default()
+    };
+    let (_world, pages) = built(Setup::default(), &config);
+    let marks = pages.snapshot().total.marks;
+    assert!(
+        0 < marks.low && marks.low < marks.high && marks.high < 1024,
+        "{marks:?}"
+    );
+    let mut held = Vec::new();
+    while !pages.snapshot().total.below_high {
+        let pfn = pages
+            .alloc_run(PageCount(40), NODE)
+            .expect("the span is larger")
+            .pfn;
+        held.push(pfn);
+    }
+    assert!(4096 - held.len() * 40 <= marks.high as usize);
+    for pfn in held {
+        // SAFETY: allocated above, freed once.
+        unsafe { pages.free_run(pfn, PageCount(40)) };
+    }
+    assert!(!pages.snapshot().total.below_high);
+}
+
+#[test]
+fn a_low_node_lets_another_serve() {
+    let config = PageConfig {
+        span_bytes: 64 << 20,
+        span_bytes_min: 64 << 20,
+        managed_bytes: Some(32 << 20),
+        retention: Retention::KEEP_ALL,
+        ..PageConfig::default()
+    };
+    let (_world, pages) = built(
+        Setup {
+            nodes: 2,
+            ..Setup::default()
+        },
+        &config,
+    );
+    let nodes: Vec<u8> = (0..100)
+        .map(|_| pages.alloc_run(PageCount(60), NodeId(1)).expect("room").pfn)
+        .map(|pfn| pages.descriptor(pfn).node().0)
+        .collect();
+    assert_eq!((nodes[0], nodes[99]), (1, 0));
+    let local = nodes.iter().filter(|&&node| node == 1).count();
+    assert!(local * 60 > 3500 && local * 60 < 4096, "{local} runs near");
+}

@@ -1,0 +1,99 @@
+//! Giving back, and the child of a fork that happens in the middle of it.
+
+use super::*;
+use crate::base::NodeId;
+use crate::page::allocator::tests::{built, small};
+use crate::page::{PageConfig, Retention};
+use crate::platform::testing::Setup;
+use crate::verify::check_pages;
+use std::vec::Vec;
+
+const NODE: NodeId = NodeId(0);
+
+#[test]
+fn the_child_of_a_fork_finds_the_blocks_that_a_giver_had_parked() {
+    let config = PageConfig {
+        retention: Retention::KEEP_ALL,
+        ..small(16 << 20)
+    };
+    let (_world, pages) = built(Setup::default(), &config);
+    let runs: Vec<_> = (0..20)
+        .map(|_| pages.alloc_run(PageCount(16), NODE).expect("room").pfn)
+        .collect();
+    for &pfn in runs.iter().step_by(2) {
+        // SAFETY: allocated above, freed once.
+        unsafe { pages.free_run(pfn, PageCount(16)) };
+    }
+    let zone = pages.zones().next().expect("a zone");
+    let round = zone.park(pages.memmap(), &|_, _| 0, &mut usize::MAX.clone());
+    assert!(round.is_some_and(|round| round.len >= 10));
+    assert!(check_pages(&pages).is_err(), "a giver is at work");
+    pages.lock_all();
+    pages.reset_after_fork();
+    assert_eq!(check_pages(&pages), Ok(()));
+    assert_eq!(pages.trim(0), 160 * 4096);
+}
+
+#[test]
+fn neighbours_are_given_back_in_one_call() {
+    let config = PageConfig {
+        retention: Retention::KEEP_ALL,
+        ..small(16 << 20)
+    };
+    let (world, pages) = built(Setup::default(), &config);
+    let runs: Vec<_> = (0..3)
+        .map(|_| pages.alloc_run(PageCount(16), NODE).expect("room").pfn)
+        .collect();
+    // The second and third blocks adjoin but are no buddies.
+    assert_eq!((runs[1].0, runs[2].0), (runs[0].0 + 16, runs[0].0 + 32));
+    for &pfn in &runs[1..] {
+        // SAFETY: allocated above, freed once.
+        unsafe { pages.free_run(pfn, PageCount(16)) };
+    }
+    let before = world.decommitted();
+    assert_eq!(pages.trim(0), 32 * 4096);
+    assert_eq!(world.decommitted().1, before.1 + 1);
+}
+
+#[test]
+fn memory_wanted_again_at_once_raises_the_bound_and_quiet_seconds_lower_it() {
+    let config = PageConfig {
+        retention: Retention {
+            min_bytes: 1 << 20,
+            share: 0,
+            max_bytes: 16 << 20,
+        },
+        ..small(64 << 20)
+    };
+    let (world, pages) = built(Setup::default(), &config);
+    pages.tick();
+    let mut given_back = Vec::new();
+    for _ in 0..8 {
+        let before = world.decommitted().0;
+        let runs: Vec<_> = (0..8)
+            .map(|_| pages.alloc_run(PageCount(1024), NODE).expect("room").pfn)
+            .collect();
+        for pfn in runs {
+            // SAFETY: allocated above, freed once.
+            unsafe { pages.free_run(pfn, PageCount(1024)) };
+        }
+        given_back.push(world.decommitted().0 - before);
+    }
+    assert_eq!(given_back[0], 32 << 20);
+    assert!(
+        *given_back.last().expect("rounds") <= 24 << 20,
+        "{given_back:?}"
+    );
+    let bound = pages.snapshot().total.keep_pages * 4096;
+    assert!(
+        bound > 4 << 20 && bound <= 8 << 20,
+        "{bound}: a quarter of the peak at most"
+    );
+    for _ in 0..60 {
+        world.advance(crate::page::TICK_NS);
+        pages.tick();
+    }
+    let after = pages.snapshot().total;
+    assert_eq!(after.keep_pages, 256);
+    assert!(after.free_resident_pages <= 256);
+}

@@ -1,0 +1,216 @@
+//! Sweeping: giving back pages of partial slabs on which no object lives.
+//!
+//! ```text
+//!   slab    [ page 0 | page 1 | page 2 | page 3 ]
+//!   objects  live      free     free     live        pages 1 and 2 are given back; the slab
+//!                                                    stays, its descriptor notes the holes
+//! ```
+//!
+//! After many frees at random most slabs hold a few objects, and none can go back whole. Where
+//! links lie aside (objects of a sixteenth of a page and more) a free object's memory holds
+//! nothing, so whole pages between live objects can be decommitted. They read as zero and fault
+//! in again when an object there is handed out.
+//!
+//! When: after a good deal was flushed into slabs, if idle bytes are a share of what lives. A
+//! sweep that gave back little, or whose pages were soon wanted again, doubles the amount that
+//! must be flushed before the next one, so that a steady program is left alone.
+//!
+//! Invariants
+//! - `sweep.holes-noted`: a slab has `flag::HOLES` exactly while its `spare` names pages given
+//!   back, and `hole_pages` is the sum of those over all slabs.
+
+use super::cache::Cache;
+use super::node::{End, Node};
+use super::slab::Slab;
+use super::slabs::{SHEAF_CACHES, Slabs};
+use super::state::NO_OBJECT;
+use crate::base::{NodeId, PageCount, Pfn};
+use crate::page::flag;
+use crate::platform::Platform;
+use crate::sync::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU32, AtomicUsize};
+
+/// Flushed bytes below which a sweep is not worth its calls.
+const FLUSHED_MIN: usize = 4 << 20;
+/// Share of the bytes in use (as a divisor) that must be flushed before a sweep, and that must
+/// be idle to make one worth while.
+const SHARE: usize = 16;
+/// Most doublings of that amount.
+const BACK_OFF_MAX: u32 = 6;
+/// Slabs taken off a list at a time.
+const BATCH: usize = 16;
+/// Pages a slab may have to be swept: what `spare` has bits for.
+const PAGES_MAX: usize = 32;
+
+/// What sweeps remember.
+#[derive(Debug, Default)]
+pub(crate) struct Sweeps {
+    /// Bytes flushed into slabs that can be swept, since the last look.
+    pub flushed_bytes: AtomicUsize,
+    /// Pages of live slabs that are given back now.
+    pub hole_pages: AtomicUsize,
+    /// Pages given back whose slabs were used again since the last sweep.
+    refilled_pages: AtomicUsize,
+    /// Pages the last sweep gave back.
+    last_pages: AtomicUsize,
+    /// Doublings of the amount to be flushed before the next sweep.
+    back_off: AtomicU32,
+}
+
+impl<P: Platform> Slabs<P> {
+    /// Sweeps if enough was flushed and enough is idle; called by upkeep.
+    pub fn sweep_if_due(&self) {
+        let share = FLUSHED_MIN.max(self.pages().in_use().bytes(P::page_size()) / SHARE);
+        let back_off = self.sweeps.back_off.load(Relaxed);
+        if self.sweeps.flushed_bytes.load(Relaxed) < share << back_off {
+            return;
+        }
+        self.sweeps.flushed_bytes.store(0, Relaxed);
+        if self.idle_bytes() < share {
+            return;
+        }
+        let before = self.sweeps.hole_pages.load(Relaxed);
+        let refilled = self.sweeps.refilled_pages.swap(0, Relaxed);
+        let last = self.sweeps.last_pages.load(Relaxed);
+        self.sweep();
+        let gained = self.sweeps.hole_pages.load(Relaxed).saturating_sub(before);
+        self.sweeps.last_pages.store(gained, Relaxed);
+        let wasted = refilled > last / 2 && last > 0;
+        let poor = PageCount(gained).bytes(P::page_size()) < share / 4;
+        let next = if wasted || poor {
+            (back_off + 1).min(BACK_OFF_MAX)
+        } else {
+            back_off.saturating_sub(1)
+        };
+        self.sweeps.back_off.store(next, Relaxed);
+    }
+
+    /// Bytes of slabs that could be swept and hold no live object, less what was given back.
+    fn idle_bytes(&self) -> usize {
+        let mut idle = 0;
+        for cache in self.live_caches().filter(|cache| cache.can_be_swept()) {
+            let slabs: u32 = (0..self.node_count())
+                .map(|node| self.node(cache.id(), NodeId(node)).slabs.load(Relaxed))
+                .sum();
+            let held = slabs as usize * cache.geometry().slab_bytes();
+            let out = cache.out.load(Relaxed) as usize * cache.geometry().size();
+            idle += held.saturating_sub(out);
+        }
+        idle.saturating_sub(self.sweeps.hole_pages.load(Relaxed) * P::page_size().bytes())
+    }
+
+    /// Gives back every page of partial slabs on which nothing lives.
+    pub fn sweep(&self) {
+        for cache in self.live_caches().filter(|cache| cache.can_be_swept()) {
+            for node in 0..self.node_count() {
+                self.sweep_node(cache, self.node(cache.id(), NodeId(node)));
+            }
+        }
+    }
+
+    fn sweep_node(&self, cache: &Cache, node: &Node) {
+        // Bounded by the length at the start: slabs go to the tail when they are done.
+        let mut left = node.nr_partial() as usize;
+        while left > 0 {
+            let mut batch = [Pfn::NONE; BATCH];
+            let found = self.unlink_some(node, &mut batch[..left.min(BATCH)]);
+            for &pfn in &batch[..found] {
+                // SAFETY: slabs of this list are live slabs of the cache; we isolated it.
+                self.sweep_slab(&unsafe { Slab::at(self, cache, pfn) });
+            }
+            if found == 0 {
+                return;
+            }
+            self.put_back(cache, node, &batch[..found], End::Tail);
+            left -= found;
+        }
+    }
+
+    fn unlink_some(&self, node: &Node, batch: &mut [Pfn]) -> usize {
+        let Ok(mut list) = node.list().lock::<P>() else {
+            return 0;
+        };
+        let at = |pfn| self.pages().descriptor(pfn);
+        for (found, cell) in batch.iter_mut().enumerate() {
+            let pfn = list.head();
+            if !pfn.is_some() {
+                return found;
+            }
+            node.unlink(&mut list, at, pfn);
+            *cell = pfn;
+        }
+        batch.len()
+    }
+
+    /// Gives back the pages of an isolated slab on which no object lives.
+    fn sweep_slab(&self, slab: &Slab<'_, P>) {
+        let needed = needed_pages(slab);
+        let pages = slab.cache.geometry().pages().0;
+        let gone = slab.descriptor.spare.load(Relaxed);
+        let all = u32::MAX >> (PAGES_MAX - pages);
+        let mut idle = all & !needed & !gone;
+        self.note_holes(slab, gone | idle);
+        while idle != 0 {
+            let first = idle.trailing_zeros();
+            let len = (idle >> first).trailing_ones();
+            let run = Pfn(slab.pfn.0 + first);
+            // SAFETY: no live object lies on these pages, and the slab is isolated, so none is
+            // handed out there meanwhile.
+            unsafe { self.pages().release_pages(run, PageCount(len as usize)) };
+            idle &= !((u32::MAX >> (32 - len)) << first);
+        }
+    }
+
+    fn note_holes(&self, slab: &Slab<'_, P>, holes: u32) {
+        let before = slab.descriptor.spare.swap(holes, Relaxed).count_ones() as usize;
+        let after = holes.count_ones() as usize;
+        slab.descriptor.mark(flag::HOLES, holes != 0);
+        self.sweeps.hole_pages.fetch_add(after, Relaxed);
+        self.sweeps.hole_pages.fetch_sub(before, Relaxed);
+    }
+
+    /// Forgets the holes of a slab whose objects are about to be handed out.
+    #[inline]
+    pub(crate) fn fill_holes(&self, slab: &Slab<'_, P>) {
+        if slab.descriptor.has(flag::HOLES) {
+            let holes = slab.descriptor.spare.load(Relaxed).count_ones() as usize;
+            self.sweeps.refilled_pages.fetch_add(holes, Relaxed);
+            self.note_holes(slab, 0);
+        }
+    }
+}
+
+impl Cache {
+    /// Whether pages of its slabs can go back while the slab stays.
+    pub(crate) fn can_be_swept(&self) -> bool {
+        self.geometry().links_aside()
+            && self.geometry().pages().0 <= PAGES_MAX
+            && self.ctor.is_none()
+            && self.id().index() > SHEAF_CACHES
+    }
+}
+
+/// The pages of an isolated slab on which an object lives, as bits.
+fn needed_pages<P: Platform>(slab: &Slab<'_, P>) -> u32 {
+    let geometry = slab.cache.geometry();
+    let fresh = slab.fresh();
+    // At most sixteen objects start in each of 32 pages.
+    let mut free = [0u64; PAGES_MAX * crate::page::LINKS_PER_PAGE / 64];
+    let mut index = slab.state().freelist();
+    while index != NO_OBJECT {
+        free[index as usize / 64] |= 1 << (index % 64);
+        index = slab.links.next(index);
+    }
+    let mut needed = 0;
+    for index in 0..fresh {
+        if free[index as usize / 64] >> (index % 64) & 1 == 0 {
+            let start = geometry.offset_of(index);
+            let first = start >> geometry.page_shift();
+            let last = (start + geometry.size() - 1) >> geometry.page_shift();
+            for page in first..=last {
+                needed |= 1 << page;
+            }
+        }
+    }
+    needed
+}

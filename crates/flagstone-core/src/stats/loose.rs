@@ -1,0 +1,170 @@
+//! What the memmap does not tell: objects in sheaves and barns, huge blocks, the heap's own data.
+
+use super::ledger::{Ledger, Line};
+use super::residency::{PageBits, Residency};
+use super::survey::CacheSurvey;
+use crate::base::{CpuId, NodeId, PageCount};
+use crate::heap::Ready;
+use crate::platform::{
+    CpuArea, MAX_CACHES, Platform, SHEAF_HEADER_BYTES, SheafHeader, SheafWord, Slot,
+};
+use crate::slab::{Cache, SHEAF_BYTES_MAX, SHEAF_CACHES, Slabs};
+use crate::sync::Ordering::{Acquire, Relaxed};
+use core::ptr::NonNull;
+use core::sync::atomic::AtomicPtr;
+
+/// Counts the objects that lie in sheaves of CPUs and in barns.
+pub(super) fn objects<P: Platform>(
+    slabs: &Slabs<P>,
+    bits: &PageBits<P>,
+    caches: &mut [CacheSurvey; MAX_CACHES],
+) {
+    for cache in slabs
+        .live_caches()
+        .filter(|c| c.id().index() > SHEAF_CACHES)
+    {
+        let id = cache.id().index();
+        let found = &mut caches[id];
+        for cpu in 0..P::cpu_count() {
+            for slot in [Slot::main(id), Slot::spare(id)] {
+                each_in_slot(slabs, CpuId(cpu), slot, &mut |object| {
+                    found.in_sheaves += 1;
+                    found.sheaf_bytes += resident_bytes(slabs, bits, cache, object);
+                });
+            }
+        }
+        for node in 0..slabs.node_count() {
+            let barn = &slabs.node(cache.id(), NodeId(node)).barn;
+            barn.each_object::<P>(&mut |object| {
+                found.in_barns += 1;
+                found.barn_bytes += resident_bytes(slabs, bits, cache, object);
+            });
+        }
+    }
+}
+
+/// Visits the objects of the sheaf in a CPU's slot, while the CPU may be using it.
+fn each_in_slot<P: Platform>(
+    slabs: &Slabs<P>,
+    cpu: CpuId,
+    slot: Slot,
+    visit: &mut dyn FnMut(NonNull<u8>),
+) {
+    // SAFETY: the CPU exists.
+    let word = SheafWord(unsafe { slabs.area().word(cpu, slot) }.load(Acquire));
+    if word.is_absent() {
+        return;
+    }
+    let sheaf = slabs.area().sheaf(word);
+    let Some(room) = sheaf_room(slabs, sheaf) else {
+        return;
+    };
+    // SAFETY: the header lies in a page of the heap, which stays readable whatever becomes of
+    // the sheaf (`sheaf_room`); its fields are atomics.
+    let header = unsafe { sheaf.as_ref() };
+    let len = header.len.load(Relaxed).min(room);
+    for index in 0..len as usize {
+        // SAFETY: slots up to `room` lie inside the object that holds the sheaf.
+        let cell = unsafe {
+            sheaf
+                .byte_add(SHEAF_HEADER_BYTES)
+                .cast::<AtomicPtr<u8>>()
+                .add(index)
+                .as_ref()
+        };
+        if let Some(object) = NonNull::new(cell.load(Relaxed)) {
+            visit(object);
+        }
+    }
+}
+
+/// Slots of the memory a sheaf lies in, if it does lie in a slab of sheaves.
+fn sheaf_room<P: Platform>(slabs: &Slabs<P>, sheaf: NonNull<SheafHeader>) -> Option<u32> {
+    let pfn = slabs.pages().pfn_of(sheaf.as_ptr().cast())?;
+    let cache = slabs.cache_of_page(pfn)?;
+    let bytes = cache.geometry().size();
+    (cache.id().index() <= SHEAF_CACHES && bytes <= SHEAF_BYTES_MAX)
+        .then(|| ((bytes - SHEAF_HEADER_BYTES) / size_of::<usize>()) as u32)
+}
+
+/// Resident bytes of an object of `cache` at an address that may be stale.
+fn resident_bytes<P: Platform>(
+    slabs: &Slabs<P>,
+    bits: &PageBits<P>,
+    cache: &Cache,
+    object: NonNull<u8>,
+) -> u64 {
+    let Some(pfn) = slabs.pages().pfn_of(object.as_ptr()) else {
+        return 0;
+    };
+    let offset = object.addr().get() & (P::page_size().bytes() - 1);
+    bits.bytes_in(pfn, offset, cache.geometry().size()) as u64
+}
+
+/// Counts the heap's own data outside its pages: descriptors, maps, zones.
+pub(super) fn own<P: Platform>(
+    slabs: &Slabs<P>,
+    residency: &mut dyn Residency,
+    ledger: &mut Ledger,
+) {
+    let page_size = P::page_size();
+    let mut count = |start: NonNull<u8>, bytes: usize| {
+        let pages = page_size.pages_for(bytes);
+        PageCount(residency.count(start, pages)).bytes(page_size) as u64
+    };
+    let mut memmap = 0;
+    slabs
+        .pages()
+        .each_memmap_part(|start, bytes| memmap += count(start, bytes));
+    ledger.add(Line::Memmap, memmap);
+    let (control, bytes) = slabs.pages().control_part();
+    ledger.add(Line::Own, count(control, bytes));
+    // With very many CPUs the slots lie in a reservation of their own.
+    let area = slabs.area().base();
+    if slabs.pages().pfn_of(area.as_ptr()).is_none() {
+        ledger.add(Line::Own, count(area, CpuArea::bytes_for(P::cpu_count())));
+    }
+}
+
+/// Counts huge blocks and their table.
+pub(super) fn huge<P: Platform>(
+    heap: &Ready<P>,
+    residency: &mut dyn Residency,
+    ledger: &mut Ledger,
+) {
+    let page_size = P::page_size();
+    heap.each_huge(|block| {
+        let Some(start) = NonNull::new(block.address as *mut u8) else {
+            return;
+        };
+        let (mut asked, mut resident) = (0, 0);
+        let pages = page_size.pages_for(block.bytes);
+        residency.resident_runs(start, pages, &mut |first, run| {
+            let (from, to) = (first * page_size.bytes(), (first + run) * page_size.bytes());
+            resident += to - from;
+            asked += block.requested.clamp(from, to) - from;
+        });
+        ledger.add(Line::Huge, asked as u64);
+        ledger.add(Line::HugeRounding, (resident - asked) as u64);
+        ledger.untouched += (block.bytes - resident.min(block.bytes)) as u64;
+    });
+    if let Some((start, bytes)) = heap.huge_table_memory() {
+        let pages = page_size.pages_for(bytes);
+        let resident = PageCount(residency.count(start, pages)).bytes(page_size);
+        ledger.add(Line::Own, resident as u64);
+    }
+}
+
+/// Bytes of `start..start + bytes` that are the heap's: its reservation and its huge blocks.
+#[must_use]
+pub fn owned_bytes<P: Platform>(heap: &Ready<P>, start: usize, bytes: usize) -> usize {
+    let end = start + bytes;
+    let overlap = |from: usize, to: usize| to.min(end).saturating_sub(from.max(start));
+    let reservation = heap.slabs().pages().reservation();
+    let mut sum = overlap(reservation.start, reservation.end);
+    heap.each_huge(|block| sum += overlap(block.address, block.address + block.bytes));
+    if let Some((table, bytes)) = heap.huge_table_memory() {
+        sum += overlap(table.addr().get(), table.addr().get() + bytes);
+    }
+    sum
+}

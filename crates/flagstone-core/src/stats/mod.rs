@@ -1,0 +1,26 @@
+//! What the allocator says about itself: figures of every cache, and a ledger that closes.
+//!
+//! ```text
+//!   residency   which pages the system really holds memory for: asked of the world
+//!   survey      one walk over descriptors, sheaves, barns, huge blocks    (walk.rs, loose.rs)
+//!     ├ caches  slabinfo's columns, and where the free objects are
+//!     └ ledger  resident bytes by purpose, one line and one sentence each
+//! ```
+//!
+//! A survey reads while others write: every read is of an atomic or under the lock of what is
+//! read, so a busy heap gives figures that are off by what moved meanwhile, never a fault. It
+//! allocates nothing but address space of its own, which it gives back.
+
+mod ledger;
+mod loose;
+mod residency;
+mod survey;
+mod walk;
+
+pub use ledger::{LINES, Ledger, Line};
+pub use loose::owned_bytes;
+pub use residency::{Everything, Residency};
+pub use survey::{CacheFigures, CacheSurvey, Survey};
+
+#[cfg(all(test, not(loom)))]
+mod tests;

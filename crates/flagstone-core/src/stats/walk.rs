@@ -1,0 +1,148 @@
+//! The walk over the memmap: what every page below a frontier is used for.
+//!
+//! ```text
+//!   pfn  [ slab ........ ][ run ....... ][ free block ............ ][ slab ]    frontier
+//!         by its length    by its length   by its order
+//! ```
+//!
+//! Heads say how long their block is. A head that changes under the walk may give a length of
+//! the past: then pages are met that head nothing, and counted as unplaced.
+
+use super::ledger::{Ledger, Line};
+use super::residency::PageBits;
+use super::survey::CacheSurvey;
+use crate::base::{PageCount, Pfn};
+use crate::page::{Descriptor, PageKind, flag};
+use crate::platform::{MAX_CACHES, Platform};
+use crate::slab::{Slab, Slabs};
+use crate::sync::Ordering::Relaxed;
+
+/// Counts every page below the frontiers.
+pub(super) fn pages<P: Platform>(
+    slabs: &Slabs<P>,
+    bits: &PageBits<P>,
+    caches: &mut [CacheSurvey; MAX_CACHES],
+    ledger: &mut Ledger,
+) {
+    for (start, end) in slabs.pages().used_spans() {
+        let mut at = start;
+        while at < end {
+            let head = slabs.pages().descriptor(at);
+            let left = (end.0 - at.0) as usize;
+            let length = PageCount(length_of(head).clamp(1, left));
+            place(slabs, bits, caches, ledger, at, head, length);
+            at = at.plus(length);
+        }
+    }
+}
+
+/// Pages of the block that `head` heads.
+fn length_of(head: &Descriptor) -> usize {
+    match head.kind() {
+        PageKind::Buddy | PageKind::Pageset => head.order().pages().0,
+        PageKind::Slab | PageKind::Run => head.pages.load(Relaxed) as usize,
+        PageKind::Parked | PageKind::Unused | PageKind::Tail => 1,
+    }
+}
+
+fn place<P: Platform>(
+    slabs: &Slabs<P>,
+    bits: &PageBits<P>,
+    caches: &mut [CacheSurvey; MAX_CACHES],
+    ledger: &mut Ledger,
+    pfn: Pfn,
+    head: &Descriptor,
+    length: PageCount,
+) {
+    let page_size = P::page_size();
+    let whole = length.bytes(page_size) as u64;
+    let resident = PageCount(bits.count(pfn, length)).bytes(page_size) as u64;
+    match head.kind() {
+        PageKind::Buddy => {
+            ledger.add(Line::FreePages, resident);
+            ledger.released += whole - resident;
+        }
+        PageKind::Pageset => {
+            ledger.add(Line::Pagesets, resident);
+            ledger.released += whole - resident;
+        }
+        PageKind::Run if head.has(flag::OWN) => ledger.add(Line::Own, resident),
+        PageKind::Run => {
+            let asked = (head.spare.load(Relaxed) as usize).min(whole as usize);
+            let asked = bits.bytes_in(pfn, 0, asked) as u64;
+            ledger.add(Line::Runs, asked);
+            ledger.add(Line::RunRounding, resident - asked);
+            ledger.untouched += whole - resident;
+        }
+        PageKind::Slab => {
+            let id = head.cache.load(Relaxed);
+            let Some(cache) = slabs.live_cache(crate::base::CacheId(id)) else {
+                return ledger.add(Line::Unplaced, resident);
+            };
+            if cache.geometry().pages() != length {
+                return ledger.add(Line::Unplaced, resident);
+            }
+            // SAFETY: the head said it heads a slab of this cache. Should it stop being one now,
+            // what is read are atomics of descriptors that stay where they are.
+            let slab = unsafe { Slab::at(slabs, cache, pfn) };
+            count_slab(&slab, bits, &mut caches[usize::from(id)]);
+            ledger.untouched += whole - resident;
+        }
+        PageKind::Parked | PageKind::Unused | PageKind::Tail => {
+            ledger.add(Line::Unplaced, resident);
+        }
+    }
+}
+
+/// Counts one slab's objects and divides its resident bytes among them.
+fn count_slab<P: Platform>(slab: &Slab<'_, P>, bits: &PageBits<P>, found: &mut CacheSurvey) {
+    let geometry = slab.cache.geometry();
+    let objects = geometry.objects();
+    let out = slab.state().inuse().min(objects);
+    // Read after the state, which may have moved: objects out were handed out once.
+    let fresh = slab.fresh().clamp(out, objects);
+    let bytes = |from: usize, to: usize| bits.bytes_in(slab.pfn, from, to - from) as u64;
+    let (used_end, end) = (geometry.offset_of(fresh), geometry.offset_of(objects));
+    let used = bytes(0, used_end);
+    let never_used = bytes(used_end, end);
+    found.slabs += 1;
+    found.tail_bytes += bytes(end, geometry.slab_bytes());
+    if out == 0 {
+        found.empty_slabs += 1;
+        found.empty_bytes += used + never_used;
+        return;
+    }
+    let free = freed_bytes(slab, bits, fresh, out, used, used_end as u64);
+    found.out += u64::from(out);
+    found.out_bytes += used - free;
+    found.partial_bytes += never_used + free;
+}
+
+/// Resident bytes of the objects that were handed out once and are free again.
+fn freed_bytes<P: Platform>(
+    slab: &Slab<'_, P>,
+    bits: &PageBits<P>,
+    fresh: u32,
+    out: u32,
+    used: u64,
+    used_end: u64,
+) -> u64 {
+    let size = slab.cache.geometry().size();
+    let freed = fresh - out;
+    if freed == 0 {
+        return 0;
+    }
+    if used == used_end {
+        // All resident: every object counts whole.
+        return u64::from(freed) * size as u64;
+    }
+    if !slab.cache.geometry().links_aside() {
+        // Small objects carry their link, so their pages are touched either way: by share.
+        return used * u64::from(freed) / u64::from(fresh);
+    }
+    let sum: usize = (0..fresh)
+        .filter(|&index| slab.links.is_free_aside(index))
+        .map(|index| bits.bytes_in(slab.pfn, slab.cache.geometry().offset_of(index), size))
+        .sum();
+    (sum as u64).min(used)
+}
