@@ -64,7 +64,7 @@ impl Vm {
         let taken = lock.try_acquire_now::<Virtual>();
         if taken {
             bump(&self.tally().lock_taken[lock_index(lock.kind())], 1);
-            if self.options.gear == Gear::Interleaved {
+            if self.options.gear == Gear::Interleaved && self.in_task.get() {
                 self.note_held(lock.kind());
             }
         }

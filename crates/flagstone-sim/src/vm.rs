@@ -50,6 +50,8 @@ pub struct Faults {
     pub switch: u32,
     /// A scheduling point moves the caller to another CPU (interleaved gear only).
     pub migrate: u32,
+    /// A planted bug: slot steps can be interrupted in the middle. Only to see that checks find it.
+    pub torn_slots: bool,
 }
 
 /// What a machine is started with, apart from its profile.
@@ -277,6 +279,16 @@ impl Vm {
     pub(crate) fn boot_look<T>(&self, look: impl FnOnce() -> T) -> T {
         let _entered = self.enter();
         look()
+    }
+
+    /// Runs `look` from inside a program as if nobody ran: no time, no scheduling point, locks that
+    /// somebody holds refuse.
+    pub(crate) fn quietly<T>(&self, look: impl FnOnce() -> T) -> T {
+        let (task, timed) = (self.in_task.replace(false), self.timed.replace(false));
+        let out = look();
+        self.in_task.set(task);
+        self.timed.set(timed);
+        out
     }
 
     pub(crate) fn enter(&self) -> impl Drop + use<> {

@@ -103,6 +103,24 @@ impl Vm {
         self.point();
     }
 
+    /// The planted bug: looks at the slot, lets others run, then takes what it saw.
+    ///
+    /// # Safety
+    /// 1. As for [`Platform::pop`]; the bug lets two callers take one object, but touches no
+    ///    memory that a correct pop would not.
+    #[cold]
+    unsafe fn torn_pop(&self, area: CpuArea, slot: Slot) -> Option<NonNull<u8>> {
+        let cpu = CpuId(self.cpu.get());
+        // SAFETY: obligation 1.
+        let seen = unsafe { pop_owned(area, cpu, slot) }?;
+        // SAFETY: obligation 1: the slot below was vacated on the line above.
+        unsafe { push_owned(area, cpu, slot, seen) };
+        self.point();
+        // SAFETY: obligation 1.
+        unsafe { pop_owned(area, cpu, slot) };
+        Some(seen)
+    }
+
     fn refuses(&self) -> bool {
         let refuse = self.options.faults.refuse;
         refuse != 0 && self.in_task.get() && self.chance.happens(refuse, 1024)
@@ -191,6 +209,10 @@ unsafe impl Platform for Virtual {
     unsafe fn pop(area: CpuArea, slot: Slot) -> Option<NonNull<u8>> {
         let vm = vm::current();
         vm.slot_step();
+        if vm.options.faults.torn_slots {
+            // SAFETY: the caller's contract.
+            return unsafe { vm.torn_pop(area, slot) };
+        }
         // SAFETY: the caller's contract; no scheduling point until it returns.
         unsafe { pop_owned(area, CpuId(vm.cpu.get()), slot) }
     }
