@@ -42,7 +42,7 @@ const POLICIES: [&str; 5] = [
 ];
 
 /// Operations of one thread.
-const STEPS: u32 = 60;
+const STEPS: u32 = 150;
 /// Objects a thread holds at most.
 const HELD: usize = 24;
 /// Address space and memory of the little machine: a few of the largest blocks.

@@ -18,6 +18,9 @@ use crate::workload::{Env, Kind, Params, Workload};
 use core::cell::RefCell;
 use flagstone_core::policy::Policy;
 
+/// Tasks never start in step: each begins at random within this time.
+const STAGGER: Ps = 5 * crate::costs::US;
+
 /// A policy and the name it was asked for by.
 #[derive(Clone, Debug)]
 pub struct NamedPolicy {
@@ -121,6 +124,7 @@ impl Scenario<'_> {
             details: &details,
         };
         let programs = vm.boot(|| (self.workload.make)(&env));
+        vm.stagger(STAGGER);
         let mut outcome = match self.workload.kind {
             Kind::Steady => self.steady(&vm, &subject, programs)?,
             Kind::Finite => finite(&vm, &subject, programs)?,

@@ -56,6 +56,14 @@ impl Vm {
         outcome
     }
 
+    /// Lets every thread's clock start at random within `most`.
+    pub fn stagger(&self, most: Ps) {
+        for thread in &self.threads {
+            let at = (u128::from(self.chance.next()) * u128::from(most)) >> 64;
+            thread.clock.set(at as Ps);
+        }
+    }
+
     fn prepare(&self, index: u32, program: Program<'_>) -> Turn {
         let stack = DefaultStack::new(STACK_BYTES).expect("memory for a virtual CPU's stack");
         let this: *const Self = self;

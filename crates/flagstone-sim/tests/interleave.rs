@@ -17,7 +17,12 @@ fn random_programs_keep_every_invariant() {
         .filter_map(|seed| check(seed, false).err())
         .collect();
     let lines: Vec<_> = failures.iter().map(ToString::to_string).collect();
-    assert!(lines.is_empty(), "{} seeds failed:\n{}", lines.len(), lines.join("\n"));
+    assert!(
+        lines.is_empty(),
+        "{} seeds failed:\n{}",
+        lines.len(),
+        lines.join("\n")
+    );
 }
 
 #[test]
@@ -37,7 +42,16 @@ fn the_same_seed_repeats_step_by_step() {
 #[test]
 fn seeds_reach_the_paths_they_are_meant_for() {
     let runs: Vec<_> = (1..60).filter_map(|seed| check(seed, false).ok()).collect();
-    assert!(runs.iter().any(|run| run.refused > 0), "memory is refused at times");
-    assert!(runs.iter().any(|run| run.verified > 0), "invariants are checked on the way");
-    assert!(runs.iter().any(|run| run.threads > run.cpus), "threads share CPUs");
+    assert!(
+        runs.iter().any(|run| run.refused > 0),
+        "memory is refused at times"
+    );
+    assert!(
+        runs.iter().any(|run| run.verified > 0),
+        "invariants are checked on the way"
+    );
+    assert!(
+        runs.iter().any(|run| run.threads > run.cpus),
+        "threads share CPUs"
+    );
 }

@@ -48,8 +48,6 @@ pub(super) fn make<'a>(env: &'a Env<'a>) -> Vec<(u32, Program<'a>)> {
     let programs = env.cpus.iter().map(|&cpu| {
         let caches = caches.clone();
         let program: Program<'a> = Box::new(move |vm: &Vm| {
-            // Tasks never start in step.
-            vm.spend(u64::from(vm.chance.below(5_000)) * crate::costs::NS);
             // The nodes that hold the tree now: one is replaced by every store.
             let mut tree = subject.alloc(vm, caches.node);
             while !vm.stopping() {

@@ -45,7 +45,10 @@ impl Zone {
         });
         let low = self.low.unwrap_or(own.low);
         // The kernel's marks are equally far apart.
-        (low, self.high.unwrap_or(low.saturating_add(own.high - own.low)))
+        (
+            low,
+            self.high.unwrap_or(low.saturating_add(own.high - own.low)),
+        )
     }
 }
 

@@ -1,5 +1,6 @@
 //! `flagstone sim`: parse and check everything first, then run all rows, then print.
 
+mod interleave;
 mod plot;
 mod table;
 
@@ -17,6 +18,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+/// The name that runs random programs at every interleaving instead of a workload.
+const INTERLEAVE: &str = "interleave";
+
 /// Most rows times seeds of one call: beyond it something was mistyped.
 const RUNS_MAX: u64 = 100_000;
 
@@ -31,6 +35,7 @@ const RUNS_MAX: u64 = 100_000;
   flagstone sim hackbench --machine spr-2s-224 --policy linux-7.0 --policy flagstone --tasks 56,224
   flagstone sim one-alloc-n-free --machine xeon-2007-8 --policy flagstone --size 128
   flagstone sim random-mix --machine spr-2s-224@1024 --tasks 1024 --quick --json
+  flagstone sim interleave --seeds 10000    random programs, every access interleaved, checked
   flagstone sim --list")]
 pub struct Args {
     /// What to run; `--list` shows all
@@ -99,6 +104,10 @@ pub fn run(args: &Args) -> CommandOutcome {
         table::list();
         return Ok(ExitCode::SUCCESS);
     }
+    if args.workload.as_deref() == Some(INTERLEAVE) {
+        let seeds = seeds(args).map_err(|line| Failure::Usage(format!("sim: {line}")))?;
+        return interleave::run(&seeds, args.json);
+    }
     let request = check(args).map_err(|line| Failure::Usage(format!("sim: {line}")))?;
     if let Some(path) = args.plot.as_deref() {
         plot::check(path).map_err(|line| Failure::Usage(format!("sim: {line}")))?;
@@ -122,22 +131,13 @@ fn check(args: &Args) -> Result<Request, String> {
     let policies = args.policy.iter().map(|name| policy(name, &args.set));
     let policies = policies.collect::<Result<Vec<_>, _>>()?;
     let tasks = tasks(args, workload, &machine)?;
-    if args.seeds == 0 {
-        return Err("--seeds 0 runs nothing; give at least 1".into());
-    }
+    let seeds = seeds(args)?;
     let runs = policies.len() as u64 * tasks.len() as u64 * u64::from(args.seeds);
     if runs > RUNS_MAX {
         return Err(format!(
             "{runs} runs asked for; at most {RUNS_MAX} in one call"
         ));
     }
-    let last = args.seed.checked_add(u64::from(args.seeds) - 1);
-    let Some(last) = last else {
-        return Err(format!(
-            "--seed {} leaves no room for {} seeds",
-            args.seed, args.seeds
-        ));
-    };
     if args.size.is_some_and(|size| size == 0 || size > 8192) {
         return Err("--size is from 1 to 8192 bytes".into());
     }
@@ -152,7 +152,7 @@ fn check(args: &Args) -> Result<Request, String> {
         machine,
         policies,
         tasks,
-        seeds: (args.seed..=last).collect(),
+        seeds,
         params: Params {
             size: args.size,
             think_ns: args.think,
@@ -160,6 +160,27 @@ fn check(args: &Args) -> Result<Request, String> {
         },
         plan: if args.quick { Plan::QUICK } else { Plan::FULL },
     })
+}
+
+/// The seeds asked for.
+fn seeds(args: &Args) -> Result<Vec<u64>, String> {
+    if args.seeds == 0 {
+        return Err("--seeds 0 runs nothing; give at least 1".into());
+    }
+    if u64::from(args.seeds) > RUNS_MAX {
+        return Err(format!(
+            "--seeds {}: at most {RUNS_MAX} in one call",
+            args.seeds
+        ));
+    }
+    let last = args.seed.checked_add(u64::from(args.seeds) - 1);
+    let last = last.ok_or_else(|| {
+        format!(
+            "--seed {} leaves no room for {} seeds",
+            args.seed, args.seeds
+        )
+    })?;
+    Ok((args.seed..=last).collect())
 }
 
 fn machine(name: &str) -> Result<Machine, String> {

@@ -161,6 +161,10 @@ pub(super) fn list() {
     for workload in workloads {
         println!("  {:<24} {}", workload.name, workload.about);
     }
+    println!(
+        "  {:<24} random programs, interleaved at every access, all invariants checked",
+        super::INTERLEAVE
+    );
     println!("machines");
     for name in machines {
         let about = Machine::named(name).map(|machine| machine.about);
