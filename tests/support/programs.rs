@@ -1,6 +1,7 @@
 //! Finding programs, and compiling the small ones.
 
-use crate::{finish, preloaded, succeed, without};
+use crate::{finish, library, preloaded, succeed, without};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -13,18 +14,34 @@ pub fn find(name: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// A program on the PATH, or a line that says what is skipped and how to have it.
+/// Says that a part of a suite is skipped and why, past the test runner, which would show the
+/// line of a passing test to nobody.
 ///
-/// With `FLAGSTONE_TESTS_STRICT=1` (set where all programs are installed) a missing one fails.
+/// With `FLAGSTONE_TESTS_STRICT=1` (set where everything is installed) it fails instead.
+pub fn skip(why: &str) {
+    assert!(
+        std::env::var_os("FLAGSTONE_TESTS_STRICT").is_none(),
+        "would skip: {why}"
+    );
+    let _ = writeln!(std::io::stderr(), "skipped: {why}");
+}
+
+/// Says that a test has nothing to look at because another library than Flagstone is under test.
+pub fn other_library() {
+    let _ = writeln!(
+        std::io::stderr(),
+        "skipped: {} is not flagstone",
+        library().display()
+    );
+}
+
+/// A program on the PATH, or a line that says what is skipped and how to have it.
 pub fn need(name: &str, package: &str) -> Option<PathBuf> {
     let found = find(name);
     if found.is_none() {
-        let line = format!("skipped: {name} is not installed (Debian package {package})");
-        assert!(
-            std::env::var_os("FLAGSTONE_TESTS_STRICT").is_none(),
-            "{line}"
-        );
-        eprintln!("{line}");
+        skip(&format!(
+            "{name} is not installed (Debian package {package})"
+        ));
     }
     found
 }

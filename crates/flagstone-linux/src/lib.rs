@@ -9,6 +9,7 @@
 //!   ├ membarrier  the fence that aborts critical sections on other CPUs
 //!   ├ thread      token and waiting
 //!   ├ clock · entropy · report · fork
+//!   ├ observe · process · residency   who looks at a watched heap, and what the kernel tells it
 //!   └ sys · text  system calls without errno, files read on the stack
 //! ```
 //!
@@ -28,10 +29,13 @@ pub mod fork;
 pub mod limits;
 pub mod membarrier;
 mod memory;
+pub mod observe;
+pub mod process;
 mod report;
+pub mod residency;
 mod rseq;
 pub mod slots;
-mod sys;
+pub mod sys;
 mod text;
 mod thread;
 mod world;

@@ -54,6 +54,10 @@ unsafe impl Platform for Linux {
         unsafe { memory::remap(start, old_bytes, new_bytes) }
     }
 
+    fn observe() {
+        crate::observe::call();
+    }
+
     fn advise_dense(start: NonNull<u8>, bytes: usize) {
         memory::advise_dense(start, bytes);
     }

@@ -48,7 +48,7 @@ unsafe extern "C" fn free_cold(address: *mut c_void) {
 /// `malloc` for the functions of this library.
 #[inline(always)]
 pub fn allocate(size: usize) -> *mut c_void {
-    match HEAP.alloc_hot(size) {
+    match HEAP.alloc_fast(size) {
         Some(block) => block.as_ptr().cast(),
         None => malloc_cold(size),
     }
@@ -61,7 +61,7 @@ pub fn allocate(size: usize) -> *mut c_void {
 #[inline(always)]
 pub unsafe fn release(address: *mut c_void) {
     // SAFETY: obligation 1.
-    if unsafe { !HEAP.free_hot(address.cast()) } {
+    if unsafe { !HEAP.free_fast(address.cast()) } {
         // SAFETY: obligation 1.
         unsafe { free_cold(address) };
     }
@@ -119,7 +119,7 @@ pub extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
     let Some(bytes) = count.checked_mul(size) else {
         return out_of_memory();
     };
-    match HEAP.alloc_hot(bytes) {
+    match HEAP.alloc_fast(bytes) {
         Some(block) => {
             // SAFETY: the block has at least that many bytes.
             unsafe { block.write_bytes(0, bytes) };

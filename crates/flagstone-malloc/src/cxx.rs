@@ -130,7 +130,7 @@ fn new_nothrow(align: Align, size: usize) -> *mut c_void {
 #[inline(always)]
 fn fast(align: Align, size: usize) -> Option<NonNull<u8>> {
     if align <= MIN_ALIGN {
-        HEAP.alloc_hot(size)
+        HEAP.alloc_fast(size)
     } else {
         None
     }

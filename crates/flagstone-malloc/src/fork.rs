@@ -27,4 +27,5 @@ extern "C" fn parent() {
 extern "C" fn child() {
     flagstone_linux::fork::child();
     HEAP.fork_done();
+    crate::report::forked();
 }

@@ -8,7 +8,7 @@
 //! and every cold path asks [`heap`]. Fork handlers are registered by a constructor: before that
 //! no other thread exists that could be in the middle of anything.
 
-use crate::{env, fork, inspect};
+use crate::{env, fork, inspect, report};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use flagstone_core::heap::{Heap, HeapConfig};
 use flagstone_core::platform::Platform;
@@ -71,6 +71,7 @@ fn build() -> bool {
 static CONSTRUCTOR: extern "C" fn() = {
     extern "C" fn construct() {
         fork::register();
+        report::begin();
     }
     construct
 };

@@ -9,6 +9,7 @@
 //!   init      the one static heap, built at the first call that needs it
 //!   env       FLAGSTONE_<OPTION>, FLAGSTONE_CONF → Policy
 //!   fork      handlers around fork       line   text without allocation
+//!   report    where the memory went, for `flagstone run`
 //! ```
 //!
 //! The first call may come from the dynamic loader, before any constructor ran and from any
@@ -26,6 +27,7 @@ mod fork;
 mod init;
 mod inspect;
 mod line;
+mod report;
 
 use core::panic::PanicInfo;
 

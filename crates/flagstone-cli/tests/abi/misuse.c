@@ -22,8 +22,6 @@ int main(int argc, char **argv) {
     } else if (!strcmp(kind, "double-huge")) {
         p_free(huge);
         p_free(huge);
-    } else if (!strcmp(kind, "inside")) {
-        p_free(block + 16);
     } else if (!strcmp(kind, "misaligned")) {
         p_free(block + 1);
     } else if (!strcmp(kind, "inside-large")) {

@@ -54,12 +54,12 @@ impl<P: Platform> Heap<P> {
     /// exhausted.
     #[inline(always)]
     pub fn alloc(&self, size: usize) -> Option<NonNull<u8>> {
-        self.alloc_hot(size).or_else(|| self.alloc_cold(size))
+        self.alloc_fast(size).or_else(|| self.alloc_cold(size))
     }
 
-    /// The hot half of [`Heap::alloc`]: from the CPU's main sheaf, or `None`.
+    /// The fast half of [`Heap::alloc`]: from the CPU's main sheaf, or `None`.
     #[inline(always)]
-    pub fn alloc_hot(&self, size: usize) -> Option<NonNull<u8>> {
+    pub fn alloc_fast(&self, size: usize) -> Option<NonNull<u8>> {
         let (id, area) = self.gate.admit_size(size)?;
         // SAFETY: the gate is open: the area is live and the id is a cache's.
         unsafe { P::pop_fast(area, Slot::main(id)) }
@@ -72,19 +72,19 @@ impl<P: Platform> Heap<P> {
     #[inline(always)]
     pub unsafe fn free(&self, address: *mut u8) {
         // SAFETY: obligation 1.
-        if unsafe { !self.free_hot(address) } {
+        if unsafe { !self.free_fast(address) } {
             // SAFETY: obligation 1.
             unsafe { self.free_cold(address) };
         }
     }
 
-    /// The hot half of [`Heap::free`]: onto the CPU's main sheaf; `false`, and nothing happened,
+    /// The fast half of [`Heap::free`]: onto the CPU's main sheaf; `false`, and nothing happened,
     /// if that cannot be.
     ///
     /// # Safety
     /// 1. As for [`Heap::free`].
     #[inline(always)]
-    pub unsafe fn free_hot(&self, address: *mut u8) -> bool {
+    pub unsafe fn free_fast(&self, address: *mut u8) -> bool {
         if let Some((id, area)) = self.gate.admit_address(address) {
             // SAFETY: null lies outside the span, so it does not pass the gate.
             let object = unsafe { NonNull::new_unchecked(address) };
@@ -254,6 +254,7 @@ impl<P: Platform> Heap<P> {
                 usable
             }
             Found::Run(pfn, pages) => {
+                ready.before_large(pages.bytes(P::page_size()));
                 // SAFETY: obligation 1.
                 if unsafe { ready.resize_run(pfn, pages, size) } {
                     return Some(address);
@@ -265,6 +266,7 @@ impl<P: Platform> Heap<P> {
                 let Some(block) = block else {
                     P::fatal(Fault::InvalidFree, address.as_ptr())
                 };
+                ready.before_large(block.bytes);
                 // SAFETY: obligation 1.
                 if let Some(moved) = unsafe { ready.resize_huge(block, size) } {
                     return Some(moved);

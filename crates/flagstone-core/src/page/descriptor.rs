@@ -30,6 +30,7 @@
 //! - `page.head-known`: from any page of a slab or run its head is found by `pages` of a tail.
 
 use crate::base::{NodeId, Order};
+use crate::platform::RawLock;
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
@@ -107,6 +108,13 @@ const _: () = assert!(
     "a descriptor is exactly one cache line"
 );
 
+#[cfg(not(loom))]
+const _: () = assert!(
+    size_of::<RawLock>() <= size_of::<[AtomicU16; LINKS_PER_PAGE]>()
+        && core::mem::offset_of!(Descriptor, links) % align_of::<RawLock>() == 0,
+    "a slab's lock fits where the links are"
+);
+
 // SAFETY: every field is an atomic; who may change which field when is stated by `page.one-owner`
 // and by the lock of the list the page is on.
 unsafe impl Sync for Descriptor {}
@@ -159,6 +167,31 @@ impl Descriptor {
     #[inline]
     pub fn set_node(&self, node: NodeId) {
         self.node.store(node.0, Relaxed);
+    }
+
+    /// The lock of a slab whose links are not here: it lies in the words of `links`, so that it
+    /// shares the slab's line, as the kernels of 2007 had it (docs: linux-policies 4.1).
+    ///
+    /// # Safety
+    /// 1. [`Descriptor::make_slab_lock`] was called since the page became this slab's head, and
+    ///    nothing uses `links`.
+    #[inline]
+    #[must_use]
+    pub unsafe fn slab_lock(&self) -> &RawLock {
+        let words = self.links.as_ptr().cast::<RawLock>();
+        // SAFETY: obligation 1; size and alignment are checked below, and atomics may be
+        // changed through a shared reference.
+        unsafe { &*words }
+    }
+
+    /// Puts a lock into the words of `links`.
+    ///
+    /// # Safety
+    /// 1. The caller owns the page, and nothing uses `links`.
+    pub unsafe fn make_slab_lock(&self, lock: RawLock) {
+        let words = self.links.as_ptr().cast_mut().cast::<RawLock>();
+        // SAFETY: obligation 1; as in `slab_lock`.
+        unsafe { words.write(lock) };
     }
 
     /// Whether all of `bits` are set.

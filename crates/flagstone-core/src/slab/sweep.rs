@@ -27,6 +27,7 @@ use super::state::NO_OBJECT;
 use crate::base::{NodeId, PageCount, Pfn};
 use crate::page::flag;
 use crate::platform::Platform;
+use crate::policy::Engine;
 use crate::sync::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicUsize};
 
@@ -183,7 +184,8 @@ impl<P: Platform> Slabs<P> {
 impl Cache {
     /// Whether pages of its slabs can go back while the slab stays.
     pub(crate) fn can_be_swept(&self) -> bool {
-        self.geometry().links_aside()
+        self.engine() == Engine::Sheaf
+            && self.geometry().links_aside()
             && self.geometry().pages().0 <= PAGES_MAX
             && self.ctor.is_none()
             && self.id().index() > SHEAF_CACHES

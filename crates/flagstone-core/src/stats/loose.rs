@@ -8,6 +8,7 @@ use crate::heap::Ready;
 use crate::platform::{
     CpuArea, MAX_CACHES, Platform, SHEAF_HEADER_BYTES, SheafHeader, SheafWord, Slot,
 };
+use crate::policy::Engine;
 use crate::slab::{Cache, SHEAF_BYTES_MAX, SHEAF_CACHES, Slabs};
 use crate::sync::Ordering::{Acquire, Relaxed};
 use core::ptr::NonNull;
@@ -25,6 +26,13 @@ pub(super) fn objects<P: Platform>(
     {
         let id = cache.id().index();
         let found = &mut caches[id];
+        if cache.engine() != Engine::Sheaf {
+            // What the other engines keep for CPUs takes the place of sheaves.
+            let held = slabs.cpu_held(cache);
+            found.in_sheaves = held.private_objects + held.deferred_objects;
+            found.sheaf_bytes = found.in_sheaves * cache.geometry().size() as u64;
+            continue;
+        }
         for cpu in 0..P::cpu_count() {
             for slot in [Slot::main(id), Slot::spare(id)] {
                 each_in_slot(slabs, CpuId(cpu), slot, &mut |object| {
@@ -155,16 +163,25 @@ pub(super) fn huge<P: Platform>(
     }
 }
 
-/// Bytes of `start..start + bytes` that are the heap's: its reservation and its huge blocks.
-#[must_use]
-pub fn owned_bytes<P: Platform>(heap: &Ready<P>, start: usize, bytes: usize) -> usize {
+/// Visits the parts of `start..start + bytes` that are the heap's, as start and bytes: parts of
+/// its reservation, of its huge blocks, and of their table.
+pub fn each_owned_part<P: Platform>(
+    heap: &Ready<P>,
+    start: usize,
+    bytes: usize,
+    visit: &mut dyn FnMut(usize, usize),
+) {
     let end = start + bytes;
-    let overlap = |from: usize, to: usize| to.min(end).saturating_sub(from.max(start));
+    let mut part = |from: usize, to: usize| {
+        let (from, to) = (from.max(start), to.min(end));
+        if from < to {
+            visit(from, to - from);
+        }
+    };
     let reservation = heap.slabs().pages().reservation();
-    let mut sum = overlap(reservation.start, reservation.end);
-    heap.each_huge(|block| sum += overlap(block.address, block.address + block.bytes));
+    part(reservation.start, reservation.end);
     if let Some((table, bytes)) = heap.huge_table_memory() {
-        sum += overlap(table.addr().get(), table.addr().get() + bytes);
+        part(table.addr().get(), table.addr().get() + bytes);
     }
-    sum
+    heap.each_huge(|block| part(block.address, block.address + block.bytes));
 }

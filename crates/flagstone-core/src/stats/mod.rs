@@ -18,7 +18,7 @@ mod survey;
 mod walk;
 
 pub use ledger::{LINES, Ledger, Line};
-pub use loose::owned_bytes;
+pub use loose::each_owned_part;
 pub use residency::{Everything, Residency};
 pub use survey::{CacheFigures, CacheSurvey, Survey};
 

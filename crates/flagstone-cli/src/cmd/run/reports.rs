@@ -1,0 +1,215 @@
+//! What the command's processes left: one document each.
+
+use crate::exit::Failure;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::path::Path;
+use tempfile::TempDir;
+
+/// A cache in the kernel's columns, and where its free objects are.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Cache {
+    pub name: String,
+    #[serde(default)]
+    pub internal: bool,
+    pub object_size: u64,
+    pub size: u64,
+    pub order: u32,
+    pub pages: u64,
+    pub objects_per_slab: u64,
+    pub slabs: u64,
+    pub objects: u64,
+    pub active: u64,
+    pub in_sheaves: u64,
+    pub in_barns: u64,
+    pub free_in_slabs: u64,
+    pub empty_slabs: u64,
+    pub sheaf_capacity: u64,
+    pub tail_bytes: u64,
+    pub mean_requested: Option<u64>,
+    pub resident_bytes: u64,
+    pub waste_bytes: u64,
+}
+
+/// One line of a ledger.
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+pub struct LedgerLine {
+    pub line: String,
+    pub bytes: u64,
+}
+
+/// A zone's figures.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Zone {
+    pub node: u32,
+    pub span_pages: u64,
+    pub frontier_pages: u64,
+    pub committed_pages: u64,
+    pub managed_pages: u64,
+    pub in_use_pages: u64,
+    pub free_pages: u64,
+    pub free_resident_pages: u64,
+    pub keep_pages: u64,
+    pub pageset_pages: u64,
+    pub pageset_resident_pages: u64,
+    pub resident_blocks: Vec<u64>,
+    pub released_blocks: Vec<u64>,
+    pub watermarks: Watermarks,
+    pub lock_takes: u64,
+    pub lock_waits: u64,
+    pub alloc_pages: u64,
+    pub freed_pages: u64,
+    pub fresh_pages: u64,
+    pub released_pages: u64,
+    pub release_calls: u64,
+    pub commit_calls: u64,
+    pub pageset_bypassed: u64,
+}
+
+/// A zone's watermarks, in pages.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Watermarks {
+    pub min: u64,
+    pub low: u64,
+    pub high: u64,
+}
+
+/// A CPU's pageset of one zone.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Pageset {
+    pub node: u32,
+    pub cpu: u32,
+    pub count: u64,
+    pub resident: u64,
+    pub high: u64,
+    pub high_min: u64,
+    pub high_max: u64,
+    pub batch: u64,
+    pub allocs: u64,
+    pub frees: u64,
+    pub refills: u64,
+    pub drains: u64,
+    pub free_high: u64,
+}
+
+/// The page layer.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub struct Pages {
+    #[serde(default)]
+    pub page_bytes: u64,
+    #[serde(default)]
+    pub descriptor_bytes: u64,
+    #[serde(default)]
+    pub own_bytes: u64,
+    #[serde(default)]
+    pub hole_bytes_total: u64,
+    pub zones: Vec<Zone>,
+    pub pagesets: Vec<Pageset>,
+}
+
+/// The sample with the largest resident size.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Peak {
+    pub rss_bytes: u64,
+    pub ledger: Vec<LedgerLine>,
+    pub released_bytes: u64,
+    pub untouched_bytes: u64,
+}
+
+/// One process's document, `flagstone.report/1`.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Report {
+    pub schema: String,
+    pub pid: i32,
+    pub program: String,
+    /// Whether it is of the process's end, not of a sample before.
+    #[serde(rename = "final")]
+    pub at_exit: bool,
+    pub samples: u64,
+    pub restartable_sequences: bool,
+    pub rss_bytes: Option<u64>,
+    pub peak_rss_bytes: Option<u64>,
+    pub caches: Vec<Cache>,
+    pub ledger: Vec<LedgerLine>,
+    pub released_bytes: u64,
+    pub untouched_bytes: u64,
+    pub peak: Peak,
+    pub pages: Pages,
+}
+
+impl Report {
+    /// The largest resident size known of the process, in bytes.
+    pub fn peak_bytes(&self) -> u64 {
+        let kernel = self.peak_rss_bytes.unwrap_or(0);
+        kernel.max(self.peak.rss_bytes)
+    }
+}
+
+/// All processes' documents.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// Of the command itself.
+    pub main: Option<Report>,
+    /// Of processes it started, largest peak first.
+    pub others: Vec<Report>,
+    /// Documents that could not be read, with the reason.
+    pub damaged: Vec<String>,
+}
+
+/// Where documents are collected.
+#[derive(Debug)]
+pub struct Directory(TempDir);
+
+impl Directory {
+    /// A fresh one, only for this user.
+    ///
+    /// # Errors
+    /// A usage failure if it cannot be made.
+    pub fn new() -> Result<Self, Failure> {
+        let made = tempfile::Builder::new().prefix("flagstone-run-").tempdir();
+        made.map(Self).map_err(|error| {
+            Failure::Usage(format!(
+                "run: no directory for reports in {}: {error}; set TMPDIR",
+                std::env::temp_dir().display()
+            ))
+        })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Reads what is there; `main` is the command's process.
+    pub fn read(&self, main: i32) -> Found {
+        let mut found = Found::default();
+        let Ok(entries) = fs::read_dir(self.path()) else {
+            return found;
+        };
+        for entry in entries.flatten() {
+            let path = entry.path();
+            if path.extension().is_none_or(|ending| ending != "json") {
+                continue;
+            }
+            match read(&path) {
+                Ok(report) if report.pid == main => found.main = Some(report),
+                Ok(report) => found.others.push(report),
+                Err(why) => found.damaged.push(why),
+            }
+        }
+        let key = |report: &Report| (std::cmp::Reverse(report.peak_bytes()), report.pid);
+        found.others.sort_by_key(key);
+        found
+    }
+}
+
+fn read(path: &Path) -> Result<Report, String> {
+    let bytes = fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let report: Report =
+        serde_json::from_slice(&bytes).map_err(|error| format!("{}: {error}", path.display()))?;
+    if report.schema == "flagstone.report/1" {
+        Ok(report)
+    } else {
+        Err(format!("{}: schema {}", path.display(), report.schema))
+    }
+}

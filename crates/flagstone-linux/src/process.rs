@@ -1,0 +1,217 @@
+//! What the kernel says about this process: resident size, peak, mappings.
+
+use crate::sys;
+use crate::text;
+
+/// Resident bytes as the kernel's counters say: cheap, and behind by some pages per CPU.
+#[must_use]
+pub fn resident_quick() -> Option<u64> {
+    let mut buffer = [0; 128];
+    let text = text::Path::of(&[b"/proc/self/statm"]).read(&mut buffer)?;
+    let (_, rest) = text::number(text)?;
+    let (pages, _) = text::number(rest.strip_prefix(b" ")?)?;
+    Some(pages * crate::memory::page_size().bytes() as u64)
+}
+
+/// The largest resident size of this program so far, in bytes.
+#[must_use]
+pub fn resident_peak() -> Option<u64> {
+    let mut buffer = [0; 2048];
+    let text = text::Path::of(&[b"/proc/self/status"]).read(&mut buffer)?;
+    text::lines(text).find_map(|line| kibibytes(line, b"VmHWM:"))
+}
+
+/// The name of this program as the kernel keeps it: at most 15 bytes.
+pub fn name(buffer: &mut [u8; 16]) -> &[u8] {
+    // SAFETY: the kernel writes 16 bytes, the last of them zero.
+    let result = unsafe {
+        sys::call(
+            libc::SYS_prctl,
+            [
+                libc::PR_GET_NAME as usize,
+                buffer.as_mut_ptr().expose_provenance(),
+                0,
+                0,
+                0,
+                0,
+            ],
+        )
+    };
+    let len = buffer.iter().position(|&b| b == 0).unwrap_or(buffer.len());
+    if result == 0 { &buffer[..len] } else { &[] }
+}
+
+/// The process's number, asked of the kernel each time: a child that shares memory with its
+/// parent has another one.
+#[must_use]
+pub fn id() -> i32 {
+    // SAFETY: the call has no arguments and no effects.
+    unsafe { sys::call(libc::SYS_getpid, [0; 6]) as i32 }
+}
+
+/// The number of the process's parent.
+#[must_use]
+pub fn parent() -> i32 {
+    // SAFETY: the call has no arguments and no effects.
+    unsafe { sys::call(libc::SYS_getppid, [0; 6]) as i32 }
+}
+
+/// One mapping of the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// First address.
+    pub start: usize,
+    /// First address beyond.
+    pub end: usize,
+    /// Resident bytes.
+    pub resident: u64,
+}
+
+/// Visits every mapping with its resident size (`/proc/self/smaps`). `buffer` holds a part of
+/// the file at a time. `false` if the file cannot be read.
+pub fn each_mapping(buffer: &mut [u8], mut visit: impl FnMut(Mapping)) -> bool {
+    let Some(fd) = sys::open(b"/proc/self/smaps\0") else {
+        return false;
+    };
+    let mut current = None;
+    each_line(
+        buffer,
+        |rest| sys::read(fd, rest),
+        |line| {
+            if let Some((start, end)) = header(line) {
+                current = Some((start, end));
+            } else if let (Some((start, end)), Some(resident)) = (current, kibibytes(line, b"Rss:"))
+            {
+                visit(Mapping {
+                    start,
+                    end,
+                    resident,
+                });
+            }
+        },
+    );
+    sys::close(fd);
+    true
+}
+
+/// Calls `visit` for every line; of a line longer than the buffer only the beginning.
+fn each_line(
+    buffer: &mut [u8],
+    mut fill: impl FnMut(&mut [u8]) -> usize,
+    mut visit: impl FnMut(&[u8]),
+) {
+    let (mut len, mut cut) = (0, false);
+    loop {
+        let got = fill(&mut buffer[len..]);
+        if got == 0 {
+            return;
+        }
+        len += got;
+        let mut start = 0;
+        while let Some(end) = buffer[start..len].iter().position(|&b| b == b'\n') {
+            if !cut {
+                visit(&buffer[start..start + end]);
+            }
+            cut = false;
+            start += end + 1;
+        }
+        if start == 0 && len == buffer.len() {
+            if !cut {
+                visit(&buffer[..len]);
+            }
+            (len, cut) = (0, true);
+        } else {
+            buffer.copy_within(start..len, 0);
+            len -= start;
+        }
+    }
+}
+
+/// The bounds in a mapping's first line: `start-end perms ...` in hexadecimal.
+fn header(line: &[u8]) -> Option<(usize, usize)> {
+    let (start, rest) = hexadecimal(line)?;
+    let (end, rest) = hexadecimal(rest.strip_prefix(b"-")?)?;
+    rest.starts_with(b" ").then_some((start, end))
+}
+
+fn hexadecimal(text: &[u8]) -> Option<(usize, &[u8])> {
+    let digits = text.iter().take_while(|b| b.is_ascii_hexdigit()).count();
+    let value = core::str::from_utf8(&text[..digits]).ok()?;
+    let value = usize::from_str_radix(value, 16).ok()?;
+    Some((value, &text[digits..]))
+}
+
+/// The bytes in a line such as `Rss:      12 kB`.
+fn kibibytes(line: &[u8], key: &[u8]) -> Option<u64> {
+    let value = line.strip_prefix(key)?.trim_ascii_start();
+    text::number(value).map(|(kib, _)| kib * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec;
+    use std::vec::Vec;
+
+    #[test]
+    fn mappings_cover_this_function_and_sum_to_the_resident_size() {
+        let here = name as *const () as usize;
+        let (mut found, mut sum) = (false, 0);
+        assert!(each_mapping(&mut [0; 4096], |m| {
+            found |= m.start <= here && here < m.end;
+            sum += m.resident;
+        }));
+        assert!(found);
+        let quick = resident_quick().unwrap();
+        assert!(sum.abs_diff(quick) < 8 << 20, "{sum} and {quick}");
+        assert!(resident_peak().unwrap() > 0);
+    }
+
+    #[test]
+    fn lines_survive_any_cut_of_the_file() {
+        let text = b"10-20 r--p path\nRss:  4 kB\nno-header\nx\n".to_vec();
+        for chunk in 1..9 {
+            let mut rest = &text[..];
+            let mut lines = Vec::new();
+            each_line(
+                &mut vec![0; 18],
+                |buffer| {
+                    let n = chunk.min(rest.len()).min(buffer.len());
+                    buffer[..n].copy_from_slice(&rest[..n]);
+                    rest = &rest[n..];
+                    n
+                },
+                |line| lines.push(line.to_vec()),
+            );
+            let expected: [&[u8]; 4] = [b"10-20 r--p path", b"Rss:  4 kB", b"no-header", b"x"];
+            assert_eq!(lines, expected);
+        }
+    }
+
+    #[test]
+    fn a_line_longer_than_the_buffer_is_cut_and_the_next_one_is_whole() {
+        let text = b"7f00-7f10 rw-p 0 00:00 0 /a/very/long/path/indeed\nRss: 8 kB\n";
+        let mut rest = &text[..];
+        let mut lines = Vec::new();
+        each_line(
+            &mut vec![0; 16],
+            |buffer| {
+                let n = rest.len().min(buffer.len());
+                buffer[..n].copy_from_slice(&rest[..n]);
+                rest = &rest[n..];
+                n
+            },
+            |line| lines.push(line.to_vec()),
+        );
+        assert_eq!(lines[0], b"7f00-7f10 rw-p 0");
+        assert_eq!(header(&lines[0]), Some((0x7f00, 0x7f10)));
+        assert_eq!(kibibytes(&lines[1], b"Rss:"), Some(8192));
+    }
+
+    #[test]
+    fn fields_of_a_mapping_are_no_headers() {
+        assert_eq!(header(b"Rss:                   4 kB"), None);
+        assert_eq!(header(b"FilePmdMapped:         0 kB"), None);
+        assert_eq!(header(b"a-b"), None);
+    }
+}

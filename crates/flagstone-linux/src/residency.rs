@@ -1,0 +1,282 @@
+//! Which pages are resident, as the kernel's page tables say.
+//!
+//! `PAGEMAP_SCAN` (Linux 6.7) answers in runs and tells the shared page of zeros, which no
+//! resident size counts, from memory; `mincore` serves where it is missing.
+
+use crate::sys;
+use core::ptr::NonNull;
+use flagstone_core::base::PageCount;
+use flagstone_core::stats::Residency;
+
+/// Pages asked about by one `mincore`. Why 4096: 16 MiB by one call, a page of answers.
+const CHUNK: usize = 4096;
+
+/// Runs of pages that one scan answers at most.
+const REGIONS: usize = 128;
+
+/// Request number of `PAGEMAP_SCAN`: `_IOWR('f', 16, struct pm_scan_arg)`.
+const PAGEMAP_SCAN: usize = 0xC060_6610;
+
+/// Categories of pages (`linux/fs.h`).
+const PAGE_IS_PRESENT: u64 = 1 << 3;
+const PAGE_IS_PFNZERO: u64 = 1 << 5;
+
+/// A run of pages as the kernel answers it.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Region {
+    start: u64,
+    end: u64,
+    categories: u64,
+}
+
+/// The argument of `PAGEMAP_SCAN`.
+#[repr(C)]
+struct ScanArgument {
+    size: u64,
+    flags: u64,
+    start: u64,
+    end: u64,
+    walk_end: u64,
+    vec: u64,
+    vec_len: u64,
+    max_pages: u64,
+    category_inverted: u64,
+    category_mask: u64,
+    category_anyof_mask: u64,
+    return_mask: u64,
+}
+
+const _: () = assert!(
+    size_of::<ScanArgument>() == 96,
+    "the request number holds this size"
+);
+
+/// Asks the kernel. Large: keep it in a static.
+pub struct Resident {
+    pagemap: Option<i32>,
+    regions: [Region; REGIONS],
+    pages: [u8; CHUNK],
+}
+
+impl Resident {
+    /// Knows nothing yet; asks by `mincore` until [`Resident::open`].
+    #[must_use]
+    #[allow(clippy::new_without_default, reason = "only useful as a constant")]
+    pub const fn new() -> Self {
+        Self {
+            pagemap: None,
+            regions: [Region {
+                start: 0,
+                end: 0,
+                categories: 0,
+            }; REGIONS],
+            pages: [0; CHUNK],
+        }
+    }
+
+    /// Opens the process's page map for scans, where the kernel has them.
+    pub fn open(&mut self) {
+        self.pagemap = sys::open(b"/proc/self/pagemap\0");
+    }
+
+    /// Closes what [`Resident::open`] opened.
+    pub fn close(&mut self) {
+        if let Some(fd) = self.pagemap.take() {
+            sys::close(fd);
+        }
+    }
+
+    /// One scan of `start..end`: regions found and where the walk ended; `None` if refused.
+    fn scan(&mut self, fd: i32, start: usize, end: usize) -> Option<(usize, usize)> {
+        let mut argument = ScanArgument {
+            size: size_of::<ScanArgument>() as u64,
+            flags: 0,
+            start: start as u64,
+            end: end as u64,
+            walk_end: 0,
+            vec: self.regions.as_mut_ptr().addr() as u64,
+            vec_len: REGIONS as u64,
+            max_pages: 0,
+            category_inverted: PAGE_IS_PFNZERO,
+            category_mask: PAGE_IS_PRESENT | PAGE_IS_PFNZERO,
+            category_anyof_mask: 0,
+            return_mask: PAGE_IS_PRESENT,
+        };
+        // SAFETY: the kernel reads the argument and writes it and the regions it names.
+        let found = unsafe {
+            sys::call(
+                libc::SYS_ioctl,
+                [
+                    fd as usize,
+                    PAGEMAP_SCAN,
+                    (&raw mut argument).expose_provenance(),
+                    0,
+                    0,
+                    0,
+                ],
+            )
+        };
+        let found = usize::try_from(found).ok()?.min(REGIONS);
+        Some((found, argument.walk_end as usize))
+    }
+
+    fn by_scan(
+        &mut self,
+        fd: i32,
+        start: usize,
+        bytes: usize,
+        page: usize,
+        run: &mut dyn FnMut(usize, usize),
+    ) -> bool {
+        let (mut at, end) = (start, start + bytes);
+        while at < end {
+            let Some((found, walked)) = self.scan(fd, at, end) else {
+                return false;
+            };
+            for region in &self.regions[..found] {
+                let (from, to) = (region.start as usize, region.end as usize);
+                run((from - start) / page, (to - from) / page);
+            }
+            if walked <= at {
+                break;
+            }
+            at = walked;
+        }
+        true
+    }
+
+    fn by_mincore(
+        &mut self,
+        start: usize,
+        count: usize,
+        page: usize,
+        run: &mut dyn FnMut(usize, usize),
+    ) {
+        let mut done = 0;
+        while done < count {
+            let chunk = (count - done).min(CHUNK);
+            // SAFETY: the kernel writes one byte for each page.
+            let result = unsafe {
+                sys::call(
+                    libc::SYS_mincore,
+                    [
+                        start + done * page,
+                        chunk * page,
+                        self.pages.as_mut_ptr().expose_provenance(),
+                        0,
+                        0,
+                        0,
+                    ],
+                )
+            };
+            if result == 0 {
+                runs_of(&self.pages[..chunk], |first, len| run(done + first, len));
+            }
+            done += chunk;
+        }
+    }
+}
+
+/// Calls `run` for every run of bytes whose lowest bit is set.
+fn runs_of(pages: &[u8], mut run: impl FnMut(usize, usize)) {
+    let mut at = 0;
+    while at < pages.len() {
+        let len = pages[at..].iter().take_while(|&&p| p & 1 != 0).count();
+        if len > 0 {
+            run(at, len);
+        }
+        at += len.max(1);
+    }
+}
+
+impl Residency for Resident {
+    fn resident_runs(
+        &mut self,
+        start: NonNull<u8>,
+        pages: PageCount,
+        run: &mut dyn FnMut(usize, usize),
+    ) {
+        let page = crate::memory::page_size().bytes();
+        // Parts of the heap may begin inside a page.
+        let start = start.addr().get() & !(page - 1);
+        if let Some(fd) = self.pagemap {
+            if self.by_scan(fd, start, pages.0 * page, page, run) {
+                return;
+            }
+            // Refused by the first call, so nothing was answered yet: an older kernel.
+            self.close();
+        }
+        self.by_mincore(start, pages.0, page, run);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory;
+    use std::boxed::Box;
+    use std::vec::Vec;
+
+    fn runs(resident: &mut Resident, start: NonNull<u8>, pages: usize) -> Vec<(usize, usize)> {
+        let mut seen = Vec::new();
+        resident.resident_runs(start, PageCount(pages), &mut |first, len| {
+            seen.push((first, len));
+        });
+        seen
+    }
+
+    fn pages_of(seen: &[(usize, usize)]) -> Vec<usize> {
+        seen.iter().flat_map(|&(f, n)| f..f + n).collect()
+    }
+
+    #[test]
+    fn touched_pages_are_resident_and_others_are_not_by_both_ways_of_asking() {
+        let page = memory::page_size().bytes();
+        let start = memory::reserve(64 * page, page).unwrap();
+        // SAFETY: the reservation is ours; the bytes written are committed.
+        unsafe {
+            memory::commit(start, 32 * page).unwrap();
+            for index in [3, 4, 5, 31] {
+                start.add(index * page).write(1);
+            }
+        }
+        let mut resident = Box::new(Resident::new());
+        assert_eq!(pages_of(&runs(&mut resident, start, 64)), [3, 4, 5, 31]);
+        resident.open();
+        assert_eq!(pages_of(&runs(&mut resident, start, 64)), [3, 4, 5, 31]);
+        assert_eq!(resident.count(start, PageCount(5)), 2);
+        resident.close();
+        // SAFETY: reserved above, used by nobody.
+        unsafe { memory::release(start, 64 * page) };
+    }
+
+    #[test]
+    fn more_runs_than_one_scan_answers_are_all_found() {
+        let page = memory::page_size().bytes();
+        let count = 3 * REGIONS;
+        let start = memory::reserve(2 * count * page, page).unwrap();
+        // SAFETY: the reservation is ours and committed.
+        unsafe {
+            memory::commit(start, 2 * count * page).unwrap();
+            for index in 0..count {
+                start.add(2 * index * page).write(1);
+            }
+        }
+        let mut resident = Box::new(Resident::new());
+        resident.open();
+        assert_eq!(resident.count(start, PageCount(2 * count)), count);
+        resident.close();
+        // SAFETY: reserved above, used by nobody.
+        unsafe { memory::release(start, 2 * count * page) };
+    }
+
+    #[test]
+    fn runs_are_maximal() {
+        let mut seen = Vec::new();
+        runs_of(&[1, 1, 0, 0x81, 0x80, 1], |first, len| {
+            seen.push((first, len));
+        });
+        assert_eq!(seen, [(0, 2), (3, 1), (5, 1)]);
+    }
+}

@@ -1,0 +1,61 @@
+//! The end of a process, as late as it can be seen.
+//!
+//! ```text
+//!   exit         __cxa_atexit without a library: after the handlers and destructors of all
+//!                libraries that are registered later, the C library's own streams excepted
+//!   quick_exit   at_quick_exit
+//!   _exit, _Exit the symbols themselves
+//! ```
+//!
+//! A process that ends by a signal or by the bare system call leaves its last sample.
+
+use core::ffi::{c_int, c_void};
+use core::ptr;
+
+unsafe extern "C" {
+    fn __cxa_atexit(
+        handler: unsafe extern "C" fn(*mut c_void),
+        argument: *mut c_void,
+        library: *mut c_void,
+    ) -> c_int;
+    fn at_quick_exit(handler: extern "C" fn()) -> c_int;
+}
+
+unsafe extern "C" fn at_exit(_argument: *mut c_void) {
+    super::finish();
+}
+
+extern "C" fn at_quick() {
+    super::finish();
+}
+
+/// Registers the handlers. They cannot be registered twice, and refusal only costs the report.
+pub fn register() {
+    // SAFETY: the handlers live as long as the program: the library is never unloaded.
+    unsafe {
+        __cxa_atexit(at_exit, ptr::null_mut(), ptr::null_mut());
+        at_quick_exit(at_quick);
+    }
+}
+
+fn leave(status: c_int) -> ! {
+    super::finish();
+    loop {
+        // SAFETY: the call does not return.
+        unsafe {
+            flagstone_linux::sys::call(libc::SYS_exit_group, [status as usize, 0, 0, 0, 0, 0]);
+        }
+    }
+}
+
+/// Ends the process at once, after its report if one was asked for.
+#[unsafe(no_mangle)]
+pub extern "C" fn _exit(status: c_int) -> ! {
+    leave(status)
+}
+
+/// As [`_exit`], by its C99 name.
+#[unsafe(no_mangle)]
+pub extern "C" fn _Exit(status: c_int) -> ! {
+    leave(status)
+}

@@ -1,0 +1,181 @@
+//! Reports: one document per process about where its memory went, without allocating.
+//!
+//! ```text
+//!   FLAGSTONE_RUN_REPORT=DIR ─► start: heap watched, exit handlers registered
+//!        slow paths ─► observe: resident size a sixteenth above the last sample? ─► sample
+//!        exit       ─► finish:  the last sample                                      │
+//!   sample:  smaps → outside the heap;  survey → the heap;  DIR/<pid>.json ◄─────────┘
+//! ```
+//!
+//! A document is written at every sample and replaced by the next one, so that a program that is
+//! killed leaves the figures of its last sample. The ledger at the peak is that of the sample
+//! with the largest resident size. The document's schema is `flagstone.report/1`.
+//!
+//! Everything lies in statics that stay untouched, and cost nothing, when no report is asked for.
+//! There is no thread of ours; one sample at a time, others do not wait.
+
+mod document;
+mod exit;
+mod json;
+mod room;
+
+use core::ffi::CStr;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering::Relaxed};
+use document::{Moment, Sample};
+use flagstone_core::heap::{Heap, Ready};
+use flagstone_core::platform::Platform;
+use flagstone_core::stats::{Line, Residency, each_owned_part};
+use flagstone_linux::process::Mapping;
+use flagstone_linux::residency::Resident;
+use flagstone_linux::{Linux, process};
+use room::{ROOM, Room};
+
+/// A sample is taken when the resident size has grown by this share since the last one: enough
+/// for a peak that is right within a sixteenth, and the work of all samples stays below
+/// seventeen times that of the last.
+const GROWTH: u64 = 16;
+
+/// Growth below which no sample is taken, in bytes: small programs end before it matters.
+const GROWTH_BYTES_MIN: u64 = 1 << 20;
+
+/// The variable that names the directory.
+const VARIABLE: &CStr = c"FLAGSTONE_RUN_REPORT";
+
+static HEAP: AtomicPtr<Heap<Linux>> = AtomicPtr::new(core::ptr::null_mut());
+/// The process that reports. Another number means a child that shares our memory: it keeps out.
+static PROCESS: AtomicI32 = AtomicI32::new(0);
+/// Resident bytes at which the next sample is due.
+static DUE: AtomicU64 = AtomicU64::new(0);
+
+/// Begins to report on the process's heap if the environment names a directory for documents. Called once,
+/// by a constructor.
+pub fn begin() {
+    // SAFETY: reads the auxiliary vector.
+    if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
+        return;
+    }
+    // SAFETY: a zero-terminated name; constructors run before anybody changes the environment.
+    let value = unsafe { libc::getenv(VARIABLE.as_ptr()) };
+    if !value.is_null()
+        && let Some(heap) = crate::init::heap()
+    {
+        // SAFETY: the environment's strings end in a zero byte; it is copied now.
+        start(heap, unsafe { CStr::from_ptr(value) }.to_bytes());
+    }
+}
+
+fn start(heap: &'static Heap<Linux>, directory: &[u8]) {
+    let Some(ready) = heap.ready_if_built() else {
+        return;
+    };
+    let named = ROOM
+        .enter()
+        .is_some_and(|mut room| room.set_directory(directory));
+    if !named {
+        flagstone_linux::write_line(&[
+            b"flagstone: FLAGSTONE_RUN_REPORT: not a usable directory name; no report\n",
+        ]);
+        return;
+    }
+    HEAP.store(core::ptr::from_ref(heap).cast_mut(), Relaxed);
+    PROCESS.store(process::id(), Relaxed);
+    DUE.store(next_due(process::resident_quick().unwrap_or(0)), Relaxed);
+    // SAFETY: called once, before the heap is watched.
+    unsafe { flagstone_linux::observe::set(observe) };
+    ready.watch();
+    exit::register();
+}
+
+/// In the child of a fork: it is a process of its own, whose peak begins now.
+pub fn forked() {
+    if HEAP.load(Relaxed).is_null() {
+        return;
+    }
+    PROCESS.store(process::id(), Relaxed);
+    DUE.store(next_due(process::resident_quick().unwrap_or(0)), Relaxed);
+    ROOM.forget();
+}
+
+fn next_due(resident: u64) -> u64 {
+    resident + (resident / GROWTH).max(GROWTH_BYTES_MIN)
+}
+
+fn reporting() -> Option<&'static Ready<Linux>> {
+    let heap = HEAP.load(Relaxed);
+    if heap.is_null() || process::id() != PROCESS.load(Relaxed) {
+        return None;
+    }
+    // SAFETY: `start` stored a static's address.
+    unsafe { &*heap }.ready_if_built()
+}
+
+/// A slow path's call: looks at the resident size, and takes a sample if it is due.
+fn observe() {
+    let Some(ready) = reporting() else { return };
+    let due = process::resident_quick().is_some_and(|now| now >= DUE.load(Relaxed));
+    if due && let Some(mut room) = ROOM.enter() {
+        sample(ready, &mut room, Moment::Running);
+    }
+}
+
+/// The last sample, at the end of the program.
+fn finish() {
+    let Some(ready) = reporting() else { return };
+    if let Some(mut room) = ROOM.enter_waiting() {
+        sample(ready, &mut room, Moment::Exit);
+    }
+}
+
+/// Resident bytes of a mapping that are the heap's. The kernel may have joined ours with a
+/// neighbour.
+fn ours_of(ready: &Ready<Linux>, resident: &mut Resident, mapping: &Mapping) -> u64 {
+    let page_size = Linux::page_size();
+    let whole = mapping.end - mapping.start;
+    let (mut bytes, mut ours) = (0, 0);
+    each_owned_part(ready, mapping.start, whole, &mut |start, part| {
+        bytes += part;
+        if part < whole
+            && let Some(start) = NonNull::new(start as *mut u8)
+        {
+            ours += resident.count(start, page_size.pages_for(part)) * page_size.bytes();
+        }
+    });
+    if bytes == whole {
+        mapping.resident
+    } else {
+        (ours as u64).min(mapping.resident)
+    }
+}
+
+fn sample(ready: &Ready<Linux>, room: &mut Room, moment: Moment) {
+    // First, since the walk itself makes some pages resident.
+    let (mut total, mut outside) = (0, 0);
+    room.resident.open();
+    let Room { text, resident, .. } = room;
+    let read = process::each_mapping(text, |mapping| {
+        total += mapping.resident;
+        outside += mapping.resident - ours_of(ready, resident, &mapping);
+    });
+    let taken = room.survey.take(ready, &mut room.resident);
+    room.resident.close();
+    if !taken {
+        return;
+    }
+    room.survey.ledger.add(Line::NonHeap, outside);
+    let resident = read.then_some(total);
+    room.samples += 1;
+    let size = resident.unwrap_or_else(|| room.survey.ledger.total());
+    if size >= room.peak_bytes {
+        room.peak_bytes = size;
+        room.peak = room.survey.ledger;
+    }
+    DUE.store(next_due(size), Relaxed);
+    let sample = Sample {
+        ready,
+        resident,
+        moment,
+        process: PROCESS.load(Relaxed),
+    };
+    document::write(room, &sample);
+}
