@@ -267,7 +267,7 @@ mod tests {
     fn comments_and_literals_are_not_code() {
         assert_eq!(code("a // unsafe\nb"), "a          \nb");
         assert_eq!(code("/* x /* y */ z */b"), "                 b");
-        assert_eq!(code(r#"f("un\"safe", 'u')"#), r#"f("         ", ' ')"#);
+        assert_eq!(code(r#"f("un\"safe", 'u')"#), r#"f("        ", ' ')"#);
         assert_eq!(code("r#\"a\"b\"# c"), "r#\"   \"# c");
         assert_eq!(code("fn f<'a>(x: &'a str)"), "fn f<'a>(x: &'a str)");
         assert_eq!(code(r"['\'', 'b']"), r"['  ', ' ']");
