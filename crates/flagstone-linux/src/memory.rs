@@ -1,11 +1,11 @@
 //! Address space and memory: reserve, commit, decommit, release, remap.
 //!
 //! ```text
-//!   reserve   mmap PROT_NONE, NORESERVE     address space only; costs no memory, no commit charge
-//!   commit    mprotect read and write       in place; the kernel may refuse (overcommit mode 2)
-//!   decommit  MADV_DONTNEED                 contents gone, reads as zero, stays committed
+//!   reserve   mmap PROT_NONE      address space only; no memory, no commit charge (not writable)
+//!   commit    mprotect writable   in place; charged now, so an impossible size is refused here
+//!   decommit  MADV_DONTNEED       contents gone, reads as zero, stays committed
 //!   release   munmap
-//!   remap     mremap MAYMOVE                moves page tables, never bytes
+//!   remap     mremap MAYMOVE      moves page tables, never bytes
 //! ```
 
 use crate::sys;
@@ -24,7 +24,7 @@ pub fn page_size() -> PageSize {
 }
 
 fn map(bytes: usize) -> Option<NonNull<u8>> {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     // SAFETY: a fresh anonymous mapping at an address of the kernel's choice.
     let address = unsafe {
         sys::call(

@@ -1,2 +1,45 @@
-//! libflagstone
+//! `libflagstone.so`: the C library's allocation functions and the C++ operators over the core.
+//!
+//! ```text
+//!   c_abi     malloc · free · calloc · realloc · reallocarray · free_sized
+//!   aligned   posix_memalign · aligned_alloc · memalign · valloc · pvalloc
+//!   cxx       operator new and delete, every form
+//!   inspect   malloc_usable_size · malloc_trim · mallinfo · malloc_stats · malloc_info · mallopt
+//!   ──────────────────────────────────────────────────────────────────────────────────────
+//!   init      the one static heap, built at the first call that needs it
+//!   env       FLAGSTONE_<OPTION>, FLAGSTONE_CONF → Policy
+//!   fork      handlers around fork       line   text without allocation
+//! ```
+//!
+//! The first call may come from the dynamic loader, before any constructor ran and from any
+//! thread; it builds the heap. Nothing here uses thread-local storage but the C library's `errno`,
+//! and `errno` changes only where a function fails and its standard says so.
+//!
+//! Semantics: C23, POSIX.1-2024, and where both leave a choice, glibc's.
 #![no_std]
+
+mod aligned;
+mod c_abi;
+mod cxx;
+mod env;
+mod fork;
+mod init;
+mod inspect;
+mod line;
+
+use core::panic::PanicInfo;
+
+/// A broken assumption of our own: one line with its place, and the end.
+#[panic_handler]
+fn panicked(info: &PanicInfo<'_>) -> ! {
+    let mut text = line::Line::new();
+    let place = info.location();
+    let (file, row) = place.map_or(("?", 0), |place| (place.file(), place.line()));
+    text.push("flagstone: broken invariant at ");
+    text.push(file);
+    text.push(":");
+    text.push_number(u64::from(row));
+    text.print();
+    // SAFETY: no preconditions.
+    unsafe { libc::abort() }
+}

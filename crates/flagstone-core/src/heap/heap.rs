@@ -54,13 +54,12 @@ impl<P: Platform> Heap<P> {
     /// exhausted.
     #[inline(always)]
     pub fn alloc(&self, size: usize) -> Option<NonNull<u8>> {
-        self.alloc_fast(size).or_else(|| self.alloc_cold(size))
+        self.alloc_hot(size).or_else(|| self.alloc_cold(size))
     }
 
-    /// The fast half of [`Heap::alloc`]: `None` says nothing but that [`Heap::alloc_cold`] must be
-    /// asked. Apart so that a face can make the cold half its last call.
+    /// The hot half of [`Heap::alloc`]: from the CPU's main sheaf, or `None`.
     #[inline(always)]
-    pub fn alloc_fast(&self, size: usize) -> Option<NonNull<u8>> {
+    pub fn alloc_hot(&self, size: usize) -> Option<NonNull<u8>> {
         let (id, area) = self.gate.admit_size(size)?;
         // SAFETY: the gate is open: the area is live and the id is a cache's.
         unsafe { P::pop_fast(area, Slot::main(id)) }
@@ -72,20 +71,31 @@ impl<P: Platform> Heap<P> {
     /// 1. The block, if any, is not used again.
     #[inline(always)]
     pub unsafe fn free(&self, address: *mut u8) {
+        // SAFETY: obligation 1.
+        if unsafe { !self.free_hot(address) } {
+            // SAFETY: obligation 1.
+            unsafe { self.free_cold(address) };
+        }
+    }
+
+    /// The hot half of [`Heap::free`]: onto the CPU's main sheaf; `false`, and nothing happened,
+    /// if that cannot be.
+    ///
+    /// # Safety
+    /// 1. As for [`Heap::free`].
+    #[inline(always)]
+    pub unsafe fn free_hot(&self, address: *mut u8) -> bool {
         if let Some((id, area)) = self.gate.admit_address(address) {
             // SAFETY: null lies outside the span, so it does not pass the gate.
             let object = unsafe { NonNull::new_unchecked(address) };
             // Pages of no slab have id 0, whose main sheaf is always absent.
             // SAFETY: the gate is open; obligation 1.
-            if unsafe { P::push_fast(area, Slot::main(id), object) } {
-                return;
-            }
+            return unsafe { P::push_fast(area, Slot::main(id), object) };
         }
-        // SAFETY: obligation 1.
-        unsafe { self.free_cold(address) };
+        false
     }
 
-    /// The other half of [`Heap::alloc`].
+    /// The cold half of [`Heap::alloc`]: everything but the main sheaf.
     #[cold]
     #[inline(never)]
     pub fn alloc_cold(&self, size: usize) -> Option<NonNull<u8>> {
@@ -143,9 +153,13 @@ impl<P: Platform> Heap<P> {
         ready.alloc_aligned_pages(align, size)
     }
 
+    /// The cold half of [`Heap::free`]: everything but the main sheaf.
+    ///
+    /// # Safety
+    /// 1. As for [`Heap::free`].
     #[cold]
     #[inline(never)]
-    unsafe fn free_cold(&self, address: *mut u8) {
+    pub unsafe fn free_cold(&self, address: *mut u8) {
         let Some(object) = NonNull::new(address) else {
             return;
         };

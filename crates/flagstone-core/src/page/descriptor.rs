@@ -68,6 +68,9 @@ pub mod flag {
     pub const HOLES: u8 = 1 << 2;
     /// A run that holds the allocator's own data.
     pub const OWN: u8 = 1 << 3;
+    /// A free block of the largest order whose descriptors, but for the first ones, are not
+    /// resident.
+    pub const BARE: u8 = 1 << 4;
 }
 
 /// One page's descriptor: see the module's picture. All-zero is a valid, unused page.

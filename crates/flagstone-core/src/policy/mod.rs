@@ -52,7 +52,7 @@ pub use pcp_marks::{PcpMarks, PcpZone, batch};
 pub use pcp_tuning::{PcpRule, PcpState, UNCAPPED, ZoneFlags};
 pub use presets::{BASES, MODIFIERS, NameError};
 pub use remedies::Remedies;
-pub use runs::{Population, RunRule};
+pub use runs::{Population, RunRule, estimated_live};
 pub use set::{KEYS, SetError, SetProblem};
 pub use sheaf::{BarnLimits, SHEAF_HEADER_BYTES, SheafRule, capacity_7_0};
 pub use watermarks::{WatermarkInput, Watermarks, min_free_kib};

@@ -1,0 +1,109 @@
+//! Builds the preload library beside the command and hands its bytes over.
+//!
+//! A library that is put into other programs has its own profile and its own kind (`no_std`, one
+//! shared object), so it is built by a second cargo with a target directory of its own inside
+//! `OUT_DIR`. That cargo sees none of this build's flags, asks no network, and needs nothing that
+//! this build has not fetched already.
+//!
+//! `FLAGSTONE_LIBRARY=<file>` in the environment takes that file instead (for packagers).
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+/// The library's file name.
+const LIBRARY: &str = "libflagstone.so";
+/// What the library is made of: its crates, beside this one.
+const SOURCES: [&str; 3] = ["flagstone-core", "flagstone-linux", "flagstone-malloc"];
+
+fn main() {
+    println!("cargo::rerun-if-env-changed=FLAGSTONE_LIBRARY");
+    println!("cargo::rerun-if-changed=build.rs");
+    let out = PathBuf::from(variable("OUT_DIR"));
+    let crates = PathBuf::from(variable("CARGO_MANIFEST_DIR"));
+    let crates = crates.parent().expect("this crate lies beside the others");
+    let library = match env::var_os("FLAGSTONE_LIBRARY") {
+        Some(file) => PathBuf::from(file),
+        None => build(crates, &out),
+    };
+    let bytes = fs::read(&library).unwrap_or_else(|error| panic!("{}: {error}", library.display()));
+    fs::write(out.join(LIBRARY), &bytes).expect("OUT_DIR is writable");
+    println!(
+        "cargo::rustc-env=FLAGSTONE_LIBRARY_DIGEST={:016x}",
+        digest(&bytes)
+    );
+}
+
+fn variable(name: &str) -> String {
+    env::var(name).unwrap_or_else(|_| panic!("cargo sets {name}"))
+}
+
+/// Builds the library; where it lies.
+fn build(crates: &Path, out: &Path) -> PathBuf {
+    for name in SOURCES {
+        for part in ["src", "Cargo.toml", "build.rs"] {
+            let path = crates.join(name).join(part);
+            if path.exists() {
+                println!("cargo::rerun-if-changed={}", path.display());
+            }
+        }
+    }
+    let root = crates.parent().expect("crates/ lies in the workspace");
+    for file in ["Cargo.toml", "Cargo.lock"] {
+        println!("cargo::rerun-if-changed={}", root.join(file).display());
+    }
+    let (target, host) = (variable("TARGET"), variable("HOST"));
+    let target_dir = out.join("library");
+    let mut cargo = Command::new(variable("CARGO"));
+    cargo.args(["build", "--release", "--offline", "--manifest-path"]);
+    cargo.arg(crates.join("flagstone-malloc/Cargo.toml"));
+    cargo.arg("--target-dir").arg(&target_dir);
+    let mut built = target_dir;
+    if target != host {
+        cargo.args(["--target", &target]);
+        built.push(&target);
+    }
+    forget_this_build(&mut cargo);
+    if target.contains("musl") {
+        cargo.env("RUSTFLAGS", "-C target-feature=-crt-static");
+    }
+    let output = cargo.output().expect("cargo can be started");
+    assert!(
+        output.status.success(),
+        "building the preload library failed:\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    built.join("release").join(LIBRARY)
+}
+
+/// Removes from the environment what this build put there: flags, wrappers, profile settings. The
+/// cargo home, the toolchain choice and network settings stay.
+fn forget_this_build(cargo: &mut Command) {
+    let kept = ["CARGO_HOME", "CARGO_MAKEFLAGS"];
+    let prefixes = ["CARGO_", "RUSTC", "RUSTDOC", "RUSTFLAGS", "CLIPPY_", "DEP_"];
+    let exact = [
+        "OUT_DIR",
+        "TARGET",
+        "HOST",
+        "PROFILE",
+        "DEBUG",
+        "OPT_LEVEL",
+        "NUM_JOBS",
+        "LD_PRELOAD",
+    ];
+    for (name, _) in env::vars_os() {
+        let Some(name) = name.to_str() else { continue };
+        let ours = prefixes.iter().any(|prefix| name.starts_with(prefix)) || exact.contains(&name);
+        let settings = name.starts_with("CARGO_NET_") || name.starts_with("CARGO_SOURCE_");
+        if ours && !settings && !kept.contains(&name) {
+            cargo.env_remove(name);
+        }
+    }
+}
+
+/// FNV-1a: tells builds apart in a file name; not a protection.
+fn digest(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}

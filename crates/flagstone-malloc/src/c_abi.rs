@@ -1,0 +1,203 @@
+//! The plain allocation functions.
+//!
+//! `malloc` and `free` are a gate, a slot step and a return; all else is in cold functions, which
+//! they end in.
+
+use crate::init::{HEAP, heap};
+use core::ffi::c_void;
+use core::ptr::{NonNull, null_mut};
+use flagstone_core::platform::{Fault, Platform};
+use flagstone_linux::Linux;
+
+/// Sets `errno` to `ENOMEM`; null.
+#[cold]
+pub fn out_of_memory() -> *mut c_void {
+    // SAFETY: the C library's errno of this thread.
+    unsafe { *libc::__errno_location() = libc::ENOMEM };
+    null_mut()
+}
+
+/// A block as C sees it; null with `ENOMEM` for none.
+#[inline]
+pub fn or_null(block: Option<NonNull<u8>>) -> *mut c_void {
+    match block {
+        Some(block) => block.as_ptr().cast(),
+        None => out_of_memory(),
+    }
+}
+
+#[cold]
+#[inline(never)]
+extern "C" fn malloc_cold(size: usize) -> *mut c_void {
+    or_null(heap().and_then(|heap| heap.alloc_cold(size)))
+}
+
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn free_cold(address: *mut c_void) {
+    if address.is_null() {
+        return;
+    }
+    match heap() {
+        // SAFETY: the caller's obligation.
+        Some(heap) => unsafe { heap.free_cold(address.cast()) },
+        None => Linux::fatal(Fault::InvalidFree, address.cast()),
+    }
+}
+
+/// `malloc` for the functions of this library.
+#[inline(always)]
+pub fn allocate(size: usize) -> *mut c_void {
+    match HEAP.alloc_hot(size) {
+        Some(block) => block.as_ptr().cast(),
+        None => malloc_cold(size),
+    }
+}
+
+/// `free` for the functions of this library.
+///
+/// # Safety
+/// 1. `address` is null or a live block, which nobody uses again.
+#[inline(always)]
+pub unsafe fn release(address: *mut c_void) {
+    // SAFETY: obligation 1.
+    if unsafe { !HEAP.free_hot(address.cast()) } {
+        // SAFETY: obligation 1.
+        unsafe { free_cold(address) };
+    }
+}
+
+/// C23 7.24.3.6. A size of zero gives a block of its own.
+#[unsafe(no_mangle)]
+pub extern "C" fn malloc(size: usize) -> *mut c_void {
+    allocate(size)
+}
+
+/// C23 7.24.3.3. Keeps `errno`.
+///
+/// # Safety
+/// 1. `address` is null or a live block, which nobody uses again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn free(address: *mut c_void) {
+    // SAFETY: obligation 1.
+    unsafe { release(address) };
+}
+
+/// The name old programs have for `free`.
+///
+/// # Safety
+/// 1. As for [`free`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cfree(address: *mut c_void) {
+    // SAFETY: obligation 1.
+    unsafe { release(address) };
+}
+
+/// C23 7.24.3.4: the caller knows the size. It is taken as a promise, not checked.
+///
+/// # Safety
+/// 1. As for [`free`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn free_sized(address: *mut c_void, _size: usize) {
+    // SAFETY: obligation 1.
+    unsafe { release(address) };
+}
+
+/// C23 7.24.3.5: the caller knows size and alignment. Taken as promises, not checked.
+///
+/// # Safety
+/// 1. As for [`free`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn free_aligned_sized(address: *mut c_void, _align: usize, _size: usize) {
+    // SAFETY: obligation 1.
+    unsafe { release(address) };
+}
+
+/// C23 7.24.3.2.
+#[unsafe(no_mangle)]
+pub extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
+    let Some(bytes) = count.checked_mul(size) else {
+        return out_of_memory();
+    };
+    match HEAP.alloc_hot(bytes) {
+        Some(block) => {
+            // SAFETY: the block has at least that many bytes.
+            unsafe { block.write_bytes(0, bytes) };
+            block.as_ptr().cast()
+        }
+        None => calloc_cold(bytes),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn calloc_cold(bytes: usize) -> *mut c_void {
+    or_null(heap().and_then(|heap| heap.alloc_zeroed(bytes)))
+}
+
+/// C23 7.24.3.7, and for a size of zero glibc's: frees and returns null.
+///
+/// # Safety
+/// 1. `address` is null or a live block; on success it is no longer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn realloc(address: *mut c_void, size: usize) -> *mut c_void {
+    let Some(block) = NonNull::new(address.cast::<u8>()) else {
+        return allocate(size);
+    };
+    if size == 0 {
+        // SAFETY: obligation 1.
+        unsafe { release(address) };
+        return null_mut();
+    }
+    // SAFETY: obligation 1.
+    or_null(heap().and_then(|heap| unsafe { heap.realloc(block, size) }))
+}
+
+/// POSIX.1-2024: `realloc` of `count * size` bytes; `ENOMEM` where that overflows.
+///
+/// # Safety
+/// 1. As for [`realloc`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn reallocarray(
+    address: *mut c_void,
+    count: usize,
+    size: usize,
+) -> *mut c_void {
+    match count.checked_mul(size) {
+        // SAFETY: obligation 1.
+        Some(bytes) => unsafe { realloc(address, bytes) },
+        None => out_of_memory(),
+    }
+}
+
+/// glibc's second name of `malloc`; a program that mixes both names must meet one heap.
+#[unsafe(no_mangle)]
+pub extern "C" fn __libc_malloc(size: usize) -> *mut c_void {
+    allocate(size)
+}
+
+/// glibc's second name of `free`.
+///
+/// # Safety
+/// 1. As for [`free`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __libc_free(address: *mut c_void) {
+    // SAFETY: obligation 1.
+    unsafe { release(address) };
+}
+
+/// glibc's second name of `calloc`.
+#[unsafe(no_mangle)]
+pub extern "C" fn __libc_calloc(count: usize, size: usize) -> *mut c_void {
+    calloc(count, size)
+}
+
+/// glibc's second name of `realloc`.
+///
+/// # Safety
+/// 1. As for [`realloc`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __libc_realloc(address: *mut c_void, size: usize) -> *mut c_void {
+    // SAFETY: obligation 1.
+    unsafe { realloc(address, size) }
+}

@@ -1,0 +1,158 @@
+//! The C++ allocation operators: plain, array, nothrow, aligned, sized, and their combinations.
+//!
+//! The mangled names are those of the Itanium ABI where `size_t` is `unsigned long`. Where memory
+//! is exhausted, `new` asks the program's new-handler again and again, as [new.delete.single]
+//! wants, and then throws `std::bad_alloc` through the C++ library of the program, found at run
+//! time: this library itself needs none.
+
+use crate::aligned::allocate_aligned;
+use crate::c_abi::{allocate, release};
+use core::ffi::{CStr, c_void};
+use flagstone_core::heap::MIN_ALIGN;
+
+/// `std::align_val_t`: a power of two, or the program is wrong.
+type Align = usize;
+/// `const std::nothrow_t &`.
+type NoThrow = *const c_void;
+
+/// Looks a function of the C++ library up.
+fn find(name: &CStr) -> Option<extern "C" fn() -> *mut c_void> {
+    // SAFETY: a zero-terminated name.
+    let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    if address.is_null() {
+        return None;
+    }
+    // SAFETY: every name asked for here is a function without parameters.
+    Some(unsafe { core::mem::transmute::<*mut c_void, extern "C" fn() -> *mut c_void>(address) })
+}
+
+/// Calls the program's new-handler; `false` if it has none.
+fn call_new_handler() -> bool {
+    let Some(get) = find(c"_ZSt15get_new_handlerv") else {
+        return false;
+    };
+    let handler = get();
+    if handler.is_null() {
+        return false;
+    }
+    // SAFETY: `std::new_handler` is `void (*)()`.
+    let handler = unsafe { core::mem::transmute::<*mut c_void, extern "C" fn()>(handler) };
+    handler();
+    true
+}
+
+/// `malloc` again after each call of the new-handler, until there is none.
+#[cold]
+#[inline(never)]
+fn retry(align: Align, size: usize) -> *mut c_void {
+    while call_new_handler() {
+        let block = aligned(align, size);
+        if !block.is_null() {
+            return block;
+        }
+    }
+    core::ptr::null_mut()
+}
+
+/// The same, and at last an exception. The frames here have unwind tables but nothing to clean
+/// up, so the exception passes.
+#[cold]
+#[inline(never)]
+extern "C" fn retry_or_throw(align: Align, size: usize) -> *mut c_void {
+    let block = retry(align, size);
+    if !block.is_null() {
+        return block;
+    }
+    let throw = find(c"_ZSt17__throw_bad_allocv")
+        .or_else(|| find(c"_ZNSt3__117__throw_bad_allocB8ne180100Ev"))
+        .or_else(|| find(c"_ZNSt3__117__throw_bad_allocEv"));
+    if let Some(throw) = throw {
+        throw();
+    }
+    flagstone_linux::write_line(&[
+        b"flagstone: out of memory in operator new, and no C++ library to throw with\n",
+    ]);
+    // SAFETY: no preconditions.
+    unsafe { libc::abort() }
+}
+
+#[inline(always)]
+fn aligned(align: Align, size: usize) -> *mut c_void {
+    if align <= MIN_ALIGN {
+        allocate(size)
+    } else {
+        allocate_aligned(align, size)
+    }
+}
+
+#[inline(always)]
+fn new(align: Align, size: usize) -> *mut c_void {
+    let block = aligned(align, size);
+    if block.is_null() {
+        retry_or_throw(align, size)
+    } else {
+        block
+    }
+}
+
+#[inline(always)]
+fn new_nothrow(align: Align, size: usize) -> *mut c_void {
+    let block = aligned(align, size);
+    if block.is_null() {
+        retry(align, size)
+    } else {
+        block
+    }
+}
+
+macro_rules! news {
+    ($($name:ident($($parameter:ident: $kind:ty),*) = $new:ident($align:expr);)*) => {$(
+        #[doc = "An `operator new`; see the name."]
+        #[unsafe(no_mangle)]
+        #[allow(non_snake_case, reason = "mangled names")]
+        pub extern "C" fn $name(size: usize, $($parameter: $kind),*) -> *mut c_void {
+            $new($align, size)
+        }
+    )*};
+}
+
+news! {
+    _Znwm() = new(MIN_ALIGN);
+    _Znam() = new(MIN_ALIGN);
+    _ZnwmRKSt9nothrow_t(_tag: NoThrow) = new_nothrow(MIN_ALIGN);
+    _ZnamRKSt9nothrow_t(_tag: NoThrow) = new_nothrow(MIN_ALIGN);
+    _ZnwmSt11align_val_t(align: Align) = new(align);
+    _ZnamSt11align_val_t(align: Align) = new(align);
+    _ZnwmSt11align_val_tRKSt9nothrow_t(align: Align, _tag: NoThrow) = new_nothrow(align);
+    _ZnamSt11align_val_tRKSt9nothrow_t(align: Align, _tag: NoThrow) = new_nothrow(align);
+}
+
+macro_rules! deletes {
+    ($($name:ident($($parameter:ident: $kind:ty),*);)*) => {$(
+        #[doc = "An `operator delete`; see the name. Sizes and alignments are taken as promises."]
+        #[doc = ""]
+        #[doc = "# Safety"]
+        #[doc = "1. `address` is null or a live block, which nobody uses again."]
+        #[unsafe(no_mangle)]
+        #[allow(non_snake_case, reason = "mangled names")]
+        pub unsafe extern "C" fn $name(address: *mut c_void, $($parameter: $kind),*) {
+            // SAFETY: obligation 1.
+            unsafe { release(address) };
+        }
+    )*};
+}
+
+deletes! {
+    _ZdlPv();
+    _ZdaPv();
+    _ZdlPvm(_size: usize);
+    _ZdaPvm(_size: usize);
+    _ZdlPvRKSt9nothrow_t(_tag: NoThrow);
+    _ZdaPvRKSt9nothrow_t(_tag: NoThrow);
+    _ZdlPvSt11align_val_t(_align: Align);
+    _ZdaPvSt11align_val_t(_align: Align);
+    _ZdlPvmSt11align_val_t(_size: usize, _align: Align);
+    _ZdaPvmSt11align_val_t(_size: usize, _align: Align);
+    _ZdlPvSt11align_val_tRKSt9nothrow_t(_align: Align, _tag: NoThrow);
+    _ZdaPvSt11align_val_tRKSt9nothrow_t(_align: Align, _tag: NoThrow);
+}

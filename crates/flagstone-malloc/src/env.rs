@@ -1,0 +1,199 @@
+//! Options from the environment.
+//!
+//! ```text
+//!   FLAGSTONE_POLICY=linux-6.5+order4          the base, as in `flagstone plan --policy`
+//!   FLAGSTONE_CONF="sheaf_capacity:32,..."     several options
+//!   FLAGSTONE_SHEAF_CAPACITY=32                one option: any key of `Policy::set`
+//!   FLAGSTONE_VERBOSE=1                        one line at start-up
+//!   FLAGSTONE_SHOW_STATS=1                     malloc_stats() at exit
+//! ```
+//!
+//! Read in this order, so that the most specific wins. Values may end in K, M or G. An unknown
+//! option or a bad value is one line on standard error and leaves the default. Nothing is read
+//! where the program runs with more rights than its caller (AT_SECURE).
+
+use crate::line::Line;
+use core::ffi::{CStr, c_char};
+use core::fmt::Write;
+use core::sync::atomic::{AtomicBool, Ordering};
+use flagstone_core::policy::Policy;
+
+/// What every variable of ours starts with.
+const PREFIX: &str = "FLAGSTONE_";
+/// Variables that other parts read: the command's own, and the build's.
+const FOREIGN: [&str; 2] = ["RUN_", "LIBRARY"];
+/// Longest option name or converted value, in bytes.
+const WORD: usize = 64;
+
+/// Whether statistics are wanted at exit.
+static SHOW_STATS: AtomicBool = AtomicBool::new(false);
+
+/// Whether `FLAGSTONE_SHOW_STATS` is on.
+pub fn show_stats() -> bool {
+    SHOW_STATS.load(Ordering::Relaxed)
+}
+
+/// The policy the environment asks for.
+pub fn policy() -> Policy {
+    // SAFETY: reads the auxiliary vector.
+    if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
+        return Policy::default();
+    }
+    let mut policy = named_policy().unwrap_or_default();
+    if let Some(list) = value_of("CONF") {
+        for item in list.split(',').filter(|item| !item.is_empty()) {
+            match item.split_once([':', '=']) {
+                Some((key, value)) => {
+                    apply(&mut policy, "FLAGSTONE_CONF", key.trim(), value.trim())
+                }
+                None => complain("FLAGSTONE_CONF", item, &"expected name:value"),
+            }
+        }
+    }
+    each_variable(|name, value| {
+        if name != "CONF" && name != "POLICY" && !FOREIGN.iter().any(|f| name.starts_with(f)) {
+            let mut key = [0; WORD];
+            match lowercase(name, &mut key) {
+                Some(key) => apply(&mut policy, PREFIX, key, value),
+                None => complain(PREFIX, name, &"unknown option"),
+            }
+        }
+    });
+    policy
+}
+
+/// The policy that `FLAGSTONE_POLICY` names; `None` if it names none.
+fn named_policy() -> Option<Policy> {
+    let name = value_of("POLICY")?;
+    match Policy::parse(name) {
+        Ok(policy) => Some(policy),
+        Err(error) => {
+            complain("FLAGSTONE_POLICY", name, &error);
+            None
+        }
+    }
+}
+
+/// Sets one option, or says why not.
+fn apply(policy: &mut Policy, source: &str, key: &str, value: &str) {
+    match key {
+        "verbose" if matches!(value, "0" | "1") => {
+            if value == "1" {
+                introduce();
+            }
+        }
+        "show_stats" if matches!(value, "0" | "1") => {
+            SHOW_STATS.store(value == "1", Ordering::Relaxed);
+        }
+        "verbose" | "show_stats" => complain(source, key, &"the value must be 0 or 1"),
+        _ => {
+            let mut digits = Line::new();
+            if let Err(error) = policy.set(key, plain_number(value, &mut digits)) {
+                complain(source, key, &error);
+            }
+        }
+    }
+}
+
+/// `value` with a size suffix worked out, or as it is.
+fn plain_number<'a>(value: &'a str, digits: &'a mut Line) -> &'a str {
+    let shift = match value.as_bytes().last() {
+        Some(b'k' | b'K') => 10,
+        Some(b'm' | b'M') => 20,
+        Some(b'g' | b'G') => 30,
+        _ => return value,
+    };
+    let number = value[..value.len() - 1].parse::<u64>();
+    match number
+        .ok()
+        .and_then(|number| number.checked_mul(1 << shift))
+    {
+        Some(bytes) => {
+            digits.push_number(bytes);
+            digits.text()
+        }
+        None => value,
+    }
+}
+
+fn lowercase<'b>(name: &str, buffer: &'b mut [u8; WORD]) -> Option<&'b str> {
+    let target = buffer.get_mut(..name.len())?;
+    target.copy_from_slice(name.as_bytes());
+    target.make_ascii_lowercase();
+    core::str::from_utf8(target).ok()
+}
+
+/// One line about an option that is not taken.
+fn complain(source: &str, what: &str, why: &dyn core::fmt::Display) {
+    let mut line = Line::new();
+    let _ = write!(line, "flagstone: {source}");
+    if source.ends_with('_') {
+        what.bytes().for_each(|byte| {
+            let _ = line.write_char(byte.to_ascii_uppercase().into());
+        });
+    } else {
+        let _ = write!(line, " '{what}'");
+    }
+    let _ = write!(line, ": {why}; using the default");
+    line.print();
+}
+
+/// One line about what runs here.
+fn introduce() {
+    let mut line = Line::new();
+    let form = if flagstone_linux::slots::fast() {
+        "restartable sequences"
+    } else {
+        "one lock per CPU"
+    };
+    let _ = write!(
+        line,
+        "flagstone: version {}, slots by {form}",
+        env!("CARGO_PKG_VERSION"),
+    );
+    line.print();
+}
+
+/// The value of `FLAGSTONE_<name>`.
+fn value_of(name: &str) -> Option<&'static str> {
+    let mut found = None;
+    each_variable(|key, value| {
+        if key == name && found.is_none() {
+            found = Some(value);
+        }
+    });
+    found
+}
+
+/// Calls `each` with the name, without our prefix, and the value of every variable of ours.
+fn each_variable(mut each: impl FnMut(&'static str, &'static str)) {
+    // SAFETY: the C library's variable; a null-terminated array of strings, or null this early.
+    let mut entry = unsafe { environ };
+    if entry.is_null() {
+        return;
+    }
+    loop {
+        // SAFETY: entries up to the null one exist.
+        let text = unsafe { entry.read() };
+        if text.is_null() {
+            return;
+        }
+        // SAFETY: the environment's strings end in a zero byte and outlive start-up.
+        let text: &'static CStr = unsafe { CStr::from_ptr(text) };
+        if let Some(rest) = text.to_bytes().strip_prefix(PREFIX.as_bytes()) {
+            match core::str::from_utf8(rest)
+                .ok()
+                .and_then(|t| t.split_once('='))
+            {
+                Some((name, value)) => each(name, value),
+                None => complain("FLAGSTONE_*", "?", &"not readable as UTF-8 text"),
+            }
+        }
+        // SAFETY: not the last entry.
+        entry = unsafe { entry.add(1) };
+    }
+}
+
+unsafe extern "C" {
+    static environ: *const *const c_char;
+}

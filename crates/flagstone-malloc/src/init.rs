@@ -1,0 +1,81 @@
+//! The one static heap, and how it comes to life.
+//!
+//! ```text
+//!   stage   0 cold ──► 1 building (by the thread with this token) ──► 2 ready
+//! ```
+//!
+//! The heap is all zeroes at first; its gate is closed, so every first call takes a cold path,
+//! and every cold path asks [`heap`]. Fork handlers are registered by a constructor: before that
+//! no other thread exists that could be in the middle of anything.
+
+use crate::{env, fork, inspect};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use flagstone_core::heap::{Heap, HeapConfig};
+use flagstone_core::platform::Platform;
+use flagstone_linux::{Linux, limits};
+
+/// The heap of this process. Hot paths use it directly; all else goes through [`heap`].
+pub static HEAP: Heap<Linux> = Heap::new();
+
+const COLD: u32 = 0;
+const BUILDING: u32 = 1;
+const READY: u32 = 2;
+
+static STAGE: AtomicU32 = AtomicU32::new(COLD);
+static BUILDER: AtomicU64 = AtomicU64::new(0);
+
+/// The heap, built if it was not yet; `None` where that cannot be: no memory, or a signal handler
+/// on top of the thread that is building it.
+#[inline]
+pub fn heap() -> Option<&'static Heap<Linux>> {
+    if STAGE.load(Ordering::Acquire) == READY || build() {
+        Some(&HEAP)
+    } else {
+        None
+    }
+}
+
+/// Builds the heap, or waits for the thread that does; whether there is one now.
+#[cold]
+#[inline(never)]
+fn build() -> bool {
+    let mut round = 0;
+    while let Err(stage) =
+        STAGE.compare_exchange(COLD, BUILDING, Ordering::Acquire, Ordering::Acquire)
+    {
+        if stage == READY {
+            return true;
+        }
+        if BUILDER.load(Ordering::Relaxed) == Linux::token() {
+            return false;
+        }
+        Linux::pause(round);
+        round += 1;
+    }
+    BUILDER.store(Linux::token(), Ordering::Relaxed);
+    flagstone_linux::init();
+    let config = HeapConfig {
+        policy: env::policy(),
+        span_bytes: limits::reservation_wish(),
+    };
+    let built = HEAP.init(&config).is_ok();
+    BUILDER.store(0, Ordering::Relaxed);
+    // After a refusal the next call asks again: memory may have come back.
+    STAGE.store(if built { READY } else { COLD }, Ordering::Release);
+    built
+}
+
+/// What runs when the library is loaded.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static CONSTRUCTOR: extern "C" fn() = {
+    extern "C" fn construct() {
+        fork::register();
+    }
+    construct
+};
+
+/// What runs when the program ends.
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static DESTRUCTOR: extern "C" fn() = inspect::at_exit;

@@ -1,0 +1,190 @@
+//! Questions about blocks and about the heap.
+//!
+//! The numbers of `mallinfo` and its kin were made for another design; what they mean here:
+//! `arena` committed bytes, `uordblks` bytes in slabs, runs and huge blocks, `fordblks` free and
+//! resident, `hblks`/`hblkhd` huge blocks, `ordblks` free blocks, `keepcost` what a trim could give
+//! back.
+
+use crate::init::{HEAP, heap};
+use crate::line::Line;
+use core::ffi::{c_char, c_int, c_void};
+use core::fmt::Write;
+use flagstone_core::platform::{Fault, Platform};
+use flagstone_linux::Linux;
+
+/// Bytes of a block that may be used: the same for all of its life. Zero for null.
+///
+/// # Safety
+/// 1. `address` is null or a live block.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn malloc_usable_size(address: *mut c_void) -> usize {
+    if address.is_null() {
+        return 0;
+    }
+    match heap() {
+        // SAFETY: obligation 1.
+        Some(heap) => unsafe { heap.usable_size(address.cast()) },
+        None => Linux::fatal(Fault::InvalidFree, address.cast()),
+    }
+}
+
+/// Gives free memory back to the system, but `keep` bytes; 1 if there was any, else 0.
+#[unsafe(no_mangle)]
+pub extern "C" fn malloc_trim(keep: usize) -> c_int {
+    c_int::from(HEAP.trim(keep) != 0)
+}
+
+/// Where the heap's bytes are.
+#[derive(Clone, Copy, Default)]
+struct Account {
+    committed: usize,
+    in_use: usize,
+    free_resident: usize,
+    free_blocks: usize,
+    huge: usize,
+    metadata: usize,
+}
+
+impl Account {
+    /// As it is now; all zero before the first allocation.
+    fn now() -> Self {
+        let Some(ready) = HEAP.ready_if_built() else {
+            return Self::default();
+        };
+        let pages = ready.slabs().pages().snapshot();
+        let bytes = |count: usize| count * pages.page_bytes;
+        let blocks = pages.total.resident_blocks.iter();
+        Self {
+            committed: bytes(pages.total.committed_pages),
+            in_use: bytes(pages.total.in_use_pages),
+            free_resident: bytes(pages.total.free_resident_pages),
+            free_blocks: blocks.map(|&count| count as usize).sum(),
+            huge: ready.huge_bytes(),
+            metadata: pages.own_bytes + pages.memmap_bytes + pages.control_bytes,
+        }
+    }
+}
+
+/// glibc's `struct mallinfo2`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MallInfo2 {
+    arena: usize,
+    ordblks: usize,
+    smblks: usize,
+    hblks: usize,
+    hblkhd: usize,
+    usmblks: usize,
+    fsmblks: usize,
+    uordblks: usize,
+    fordblks: usize,
+    keepcost: usize,
+}
+
+/// glibc's `struct mallinfo`: the same in `int`, which saturates here instead of wrapping.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MallInfo([c_int; 10]);
+
+/// The heap's numbers; see this file's head.
+#[unsafe(no_mangle)]
+pub extern "C" fn mallinfo2() -> MallInfo2 {
+    let account = Account::now();
+    MallInfo2 {
+        arena: account.committed,
+        ordblks: account.free_blocks,
+        hblks: usize::from(account.huge != 0),
+        hblkhd: account.huge,
+        uordblks: account.in_use + account.huge,
+        fordblks: account.free_resident,
+        keepcost: account.free_resident,
+        ..MallInfo2::default()
+    }
+}
+
+/// The heap's numbers in `int`.
+#[unsafe(no_mangle)]
+pub extern "C" fn mallinfo() -> MallInfo {
+    let info = mallinfo2();
+    let int = |value: usize| c_int::try_from(value).unwrap_or(c_int::MAX);
+    MallInfo([
+        int(info.arena),
+        int(info.ordblks),
+        int(info.smblks),
+        int(info.hblks),
+        int(info.hblkhd),
+        int(info.usmblks),
+        int(info.fsmblks),
+        int(info.uordblks),
+        int(info.fordblks),
+        int(info.keepcost),
+    ])
+}
+
+/// Prints the heap's numbers on standard error.
+#[unsafe(no_mangle)]
+pub extern "C" fn malloc_stats() {
+    let account = Account::now();
+    for (what, bytes) in [
+        ("slabs and runs", account.in_use),
+        ("huge blocks", account.huge),
+        ("free, resident", account.free_resident),
+        ("committed", account.committed),
+        ("the allocator's own", account.metadata),
+    ] {
+        let mut line = Line::new();
+        let _ = write!(line, "flagstone: {what:<20} {bytes:>14} bytes");
+        line.print();
+    }
+}
+
+/// Writes the heap's numbers as XML to `stream`; 0, or -1 with `EINVAL` for options that are not
+/// zero.
+///
+/// # Safety
+/// 1. `stream` is an open stream.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn malloc_info(options: c_int, stream: *mut libc::FILE) -> c_int {
+    if options != 0 {
+        // SAFETY: the C library's errno of this thread.
+        unsafe { *libc::__errno_location() = libc::EINVAL };
+        return -1;
+    }
+    let account = Account::now();
+    let mut line = Line::new();
+    let _ = write!(
+        line,
+        "<malloc version=\"1\" allocator=\"flagstone {}\">\n\
+         <total type=\"in_use\" size=\"{}\"/>\n<total type=\"mmap\" size=\"{}\"/>\n\
+         <total type=\"free\" count=\"{}\" size=\"{}\"/>\n\
+         <system type=\"current\" size=\"{}\"/>\n<own size=\"{}\"/>\n</malloc>\n",
+        env!("CARGO_PKG_VERSION"),
+        account.in_use,
+        account.huge,
+        account.free_blocks,
+        account.free_resident,
+        account.committed + account.huge,
+        account.metadata,
+    );
+    // SAFETY: obligation 1; the line ends in a zero byte.
+    if unsafe { libc::fputs(line.terminated().cast::<c_char>(), stream) } < 0 {
+        return -1;
+    }
+    0
+}
+
+/// Accepts every parameter glibc knows and changes nothing: they name parts of another design. 1
+/// for those, 0 for others.
+#[unsafe(no_mangle)]
+pub extern "C" fn mallopt(parameter: c_int, _value: c_int) -> c_int {
+    /// `M_MXFAST`, and `M_ARENA_MAX` (-8) to `M_TRIM_THRESHOLD` (-1).
+    const KNOWN: core::ops::RangeInclusive<c_int> = -8..=-1;
+    c_int::from(parameter == 1 || KNOWN.contains(&parameter))
+}
+
+/// At exit, if wanted.
+pub extern "C" fn at_exit() {
+    if crate::env::show_stats() {
+        malloc_stats();
+    }
+}
