@@ -273,6 +273,25 @@ fn frees_put_aside_come_back_in_one_batch_or_when_memory_is_wanted() {
 }
 
 #[test]
+fn a_cache_can_be_ended_with_frees_of_full_slabs_put_aside() {
+    for name in [
+        "linux-6.5+defer-contended-free",
+        "linux-6.12+defer-contended-free",
+    ] {
+        let (world, slabs) = built(name, cpus(2));
+        // One object to a slab: each of these frees makes a full slab empty.
+        let cache = slabs.cache(cache_of(&slabs, 30_000));
+        let objects = take(&slabs, cache, 6);
+        for (number, object) in objects.into_iter().enumerate() {
+            world.run_on(CpuId(number as u32 % 2));
+            slabs.defer(cache, object);
+        }
+        assert_eq!(slabs.destroy_cache(cache.id()), Ok(()), "{name}");
+        check(&slabs, name);
+    }
+}
+
+#[test]
 fn a_free_that_finds_its_slab_locked_is_put_aside() {
     let (world, slabs) = built("linux-2.6.24+defer-contended-free", cpus(2));
     let cache = slabs.cache(cache_of(&slabs, 256));
