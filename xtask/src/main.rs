@@ -21,7 +21,9 @@ mod unsafe_files;
 
 use std::path::Path;
 use std::process::ExitCode;
-use tree::{Finding, Tree};
+#[cfg(test)]
+use tree::Finding;
+use tree::Tree;
 
 const USAGE: &str = "usage: cargo xtask layers | tidy | options [--write] | check";
 
