@@ -138,8 +138,8 @@ fn check_manifest(
             inside = table == "dependencies" || table.ends_with(".dependencies");
         } else if inside && !line.trim_start().starts_with('#') {
             let name = line.split(['.', '=', ' ']).next().unwrap_or("");
-            let ours = name.starts_with("flagstone");
-            if !name.is_empty() && !allowed.contains(&name) && !(outside && !ours) {
+            let judged = !outside || name.starts_with("flagstone");
+            if judged && !name.is_empty() && !allowed.contains(&name) {
                 findings.push(Finding {
                     path: path.to_owned(),
                     line: line_of(manifest, at),

@@ -148,8 +148,8 @@ fn default_of(key: &str) -> Option<String> {
 /// Bytes as an option takes them.
 fn size(bytes: u64) -> String {
     match bytes {
-        _ if bytes >= 1 << 20 && bytes % (1 << 20) == 0 => format!("{}M", bytes >> 20),
-        _ if bytes >= 1 << 10 && bytes % (1 << 10) == 0 => format!("{}K", bytes >> 10),
+        _ if bytes >= 1 << 20 && bytes.is_multiple_of(1 << 20) => format!("{}M", bytes >> 20),
+        _ if bytes >= 1 << 10 && bytes.is_multiple_of(1 << 10) => format!("{}K", bytes >> 10),
         _ => bytes.to_string(),
     }
 }

@@ -70,7 +70,9 @@ impl Tree {
             };
             let below = format!("{prefix}{name}");
             if path.is_dir() {
-                if !name.starts_with('.') && !SKIPPED.contains(&name) {
+                // Cargo marks its target folders, whatever their names, with this file.
+                let built = path.join("CACHEDIR.TAG").exists();
+                if !built && !name.starts_with('.') && !SKIPPED.contains(&name) {
                     self.visit(&path, &format!("{below}/"));
                 }
                 continue;
