@@ -10,6 +10,7 @@
 //! The same checks are ordinary tests of this package, so that `cargo test --workspace` runs
 //! them too. Exit status: 0 nothing found, 1 findings, 2 usage.
 
+mod documents;
 mod invariants;
 mod layers;
 mod links;

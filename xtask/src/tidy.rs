@@ -2,7 +2,7 @@
 
 use crate::source::{Source, words};
 use crate::tree::{Finding, Text, Tree};
-use crate::{invariants, links, unsafe_files};
+use crate::{documents, invariants, links, unsafe_files};
 
 /// Lines of a file. A good one has 80 to 400; one longer than this hides two.
 const LINES_MAX: usize = 700;
@@ -30,6 +30,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     for document in tree.with_ending(".md") {
         titles(document, &mut findings);
     }
+    findings.extend(documents::check(tree));
     findings.extend(unsafe_files::check(tree));
     findings.extend(invariants::check(tree));
     findings.extend(links::check(tree));
