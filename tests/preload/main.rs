@@ -1,0 +1,12 @@
+//! Real programs with the library preloaded, as a user would run them. A program that is not
+//! installed is named with the package that has it.
+
+mod conditions;
+mod languages;
+mod launcher;
+mod lifecycle;
+mod python;
+mod services;
+
+/// Where compiled programs go.
+const SCRATCH: &str = env!("CARGO_TARGET_TMPDIR");

@@ -6,5 +6,7 @@ mod programs;
 mod running;
 
 pub use library::{build_program, is_flagstone, library};
-pub use programs::{compile, compile_with, find, need, same_output_as_without};
+pub use programs::{
+    compile, compile_with, find, need, other_library, same_output_as_without, skip,
+};
 pub use running::{Finished, LIMIT, finish, preloaded, succeed, without};

@@ -20,7 +20,11 @@ pub fn library() -> &'static Path {
 /// Whether the library is Flagstone: with another allocator in `FLAGSTONE_LIB` (to see that a
 /// suite itself is right) what only Flagstone promises is skipped.
 pub fn is_flagstone() -> bool {
-    let name = library().file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let name = library()
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
     name.starts_with("libflagstone")
 }
 
@@ -31,15 +35,21 @@ pub fn build_program() -> &'static Path {
 }
 
 fn build(package: &str, file: &str) -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace's folder");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the workspace's folder");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
         .args(["build", "--release", "--quiet", "-p", package])
         .current_dir(root)
         .status()
         .expect("cargo runs");
-    assert!(status.success(), "cargo build --release -p {package} failed");
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    assert!(
+        status.success(),
+        "cargo build --release -p {package} failed"
+    );
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let built = target.join("release").join(file);
     assert!(built.is_file(), "{} was not built", built.display());
     built

@@ -1,6 +1,7 @@
 //! Finding programs, and compiling the small ones.
 
-use crate::{finish, preloaded, succeed, without};
+use crate::{finish, library, preloaded, succeed, without};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -8,18 +9,39 @@ use std::time::Duration;
 /// A program on the PATH.
 pub fn find(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
+    std::env::split_paths(&path)
+        .map(|folder| folder.join(name))
+        .find(|file| file.is_file())
+}
+
+/// Says that a part of a suite is skipped and why, past the test runner, which would show the
+/// line of a passing test to nobody.
+///
+/// With `FLAGSTONE_TESTS_STRICT=1` (set where everything is installed) it fails instead.
+pub fn skip(why: &str) {
+    assert!(
+        std::env::var_os("FLAGSTONE_TESTS_STRICT").is_none(),
+        "would skip: {why}"
+    );
+    let _ = writeln!(std::io::stderr(), "skipped: {why}");
+}
+
+/// Says that a test has nothing to look at because another library than Flagstone is under test.
+pub fn other_library() {
+    let _ = writeln!(
+        std::io::stderr(),
+        "skipped: {} is not flagstone",
+        library().display()
+    );
 }
 
 /// A program on the PATH, or a line that says what is skipped and how to have it.
-///
-/// With `FLAGSTONE_TESTS_STRICT=1` (set where all programs are installed) a missing one fails.
 pub fn need(name: &str, package: &str) -> Option<PathBuf> {
     let found = find(name);
     if found.is_none() {
-        let line = format!("skipped: {name} is not installed (Debian package {package})");
-        assert!(std::env::var_os("FLAGSTONE_TESTS_STRICT").is_none(), "{line}");
-        eprintln!("{line}");
+        skip(&format!(
+            "{name} is not installed (Debian package {package})"
+        ));
     }
     found
 }
@@ -34,17 +56,31 @@ pub fn compile(scratch: &str, source: &str) -> PathBuf {
 pub fn compile_with(scratch: &str, source: &str, flags: &[&str]) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
     let plus = source.extension().is_some_and(|ending| ending == "cpp");
-    let (variable, fallback, standard) =
-        if plus { ("CXX", "c++", "-std=c++17") } else { ("CC", "cc", "-std=gnu11") };
+    let (variable, fallback, standard) = if plus {
+        ("CXX", "c++", "-std=c++17")
+    } else {
+        ("CC", "cc", "-std=gnu11")
+    };
     let compiler = std::env::var_os(variable).unwrap_or_else(|| fallback.into());
-    let stem = source.file_stem().expect("a source has a name").to_string_lossy().into_owned();
+    let stem = source
+        .file_stem()
+        .expect("a source has a name")
+        .to_string_lossy()
+        .into_owned();
     let folder = Path::new(scratch).join(std::process::id().to_string());
     std::fs::create_dir_all(&folder).expect("a scratch folder");
-    let out = folder.join(format!("{stem}{}", flags.join("").replace(['/', '-', '='], "_")));
+    let out = folder.join(format!(
+        "{stem}{}",
+        flags.join("").replace(['/', '-', '='], "_")
+    ));
     let mut command = Command::new(compiler);
-    command.args([standard, "-O1", "-g", "-w", "-fno-builtin"]).args(flags);
+    command
+        .args([standard, "-O1", "-g", "-w", "-fno-builtin"])
+        .args(flags);
     command.arg(&source).arg("-o").arg(&out).args(["-ldl"]);
-    let output = command.output().unwrap_or_else(|error| panic!("the C compiler: {error}"));
+    let output = command
+        .output()
+        .unwrap_or_else(|error| panic!("the C compiler: {error}"));
     assert!(
         output.status.success(),
         "{}: {}",
@@ -59,7 +95,11 @@ pub fn same_output_as_without(program: &Path, set_up: impl Fn(&mut Command), lim
     let mut plain = without(program);
     set_up(&mut plain);
     let expected = finish(&mut plain, limit);
-    assert!(expected.status.success(), "fails without the library too: {}", expected.stderr);
+    assert!(
+        expected.status.success(),
+        "fails without the library too: {}",
+        expected.stderr
+    );
     let mut command = preloaded(program);
     set_up(&mut command);
     let got = succeed(&mut command, limit);

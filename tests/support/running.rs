@@ -38,7 +38,10 @@ pub fn preloaded(program: impl AsRef<OsStr>) -> Command {
 /// The same command on the C library's own allocator.
 pub fn without(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
-    command.env_remove("LD_PRELOAD").env("LC_ALL", "C").stdin(Stdio::null());
+    command
+        .env_remove("LD_PRELOAD")
+        .env("LC_ALL", "C")
+        .stdin(Stdio::null());
     command
 }
 
@@ -46,14 +49,21 @@ pub fn without(program: impl AsRef<OsStr>) -> Command {
 /// a hang is a finding.
 pub fn finish(command: &mut Command, limit: Duration) -> Finished {
     let name = format!("{:?}", command.get_program());
-    command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-    let mut child = command.spawn().unwrap_or_else(|error| panic!("{name}: {error}"));
+    command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0);
+    let mut child = command
+        .spawn()
+        .unwrap_or_else(|error| panic!("{name}: {error}"));
     let group = -(child.id() as libc::pid_t);
     let stdout = collect(child.stdout.take().expect("stdout is a pipe"));
     let stderr = collect(child.stderr.take().expect("stderr is a pipe"));
     let (ended, over) = std::sync::mpsc::channel::<()>();
     let watchdog = std::thread::spawn(move || {
-        let hung = over.recv_timeout(limit).is_err_and(|e| e == std::sync::mpsc::RecvTimeoutError::Timeout);
+        let hung = over
+            .recv_timeout(limit)
+            .is_err_and(|e| e == std::sync::mpsc::RecvTimeoutError::Timeout);
         if hung {
             // SAFETY: signals the process group that this command leads; not yet reaped.
             unsafe { libc::kill(group, libc::SIGKILL) };
@@ -66,13 +76,22 @@ pub fn finish(command: &mut Command, limit: Duration) -> Finished {
     let stderr = stderr.join().expect("the reader of stderr ends");
     let _ = ended.send(());
     let hung = watchdog.join().expect("the watchdog ends");
-    let status = child.wait().unwrap_or_else(|error| panic!("{name}: {error}"));
-    assert!(!hung, "{name} was still running after {limit:?}\nstdout: {stdout}\nstderr: {stderr}");
+    let status = child
+        .wait()
+        .unwrap_or_else(|error| panic!("{name}: {error}"));
+    assert!(
+        !hung,
+        "{name} was still running after {limit:?}\nstdout: {stdout}\nstderr: {stderr}"
+    );
     assert!(
         !stderr.contains("cannot be preloaded"),
         "the library was not preloaded into {name}: {stderr}"
     );
-    Finished { status, stdout, stderr }
+    Finished {
+        status,
+        stdout,
+        stderr,
+    }
 }
 
 /// Runs to the end and expects exit status 0.
@@ -99,6 +118,10 @@ fn collect(mut pipe: impl Read + Send + 'static) -> std::thread::JoinHandle<Stri
 
 fn tail(text: &str) -> &str {
     let lines = text.lines().count();
-    let cut = text.lines().take(lines.saturating_sub(40)).map(|line| line.len() + 1).sum::<usize>();
+    let cut = text
+        .lines()
+        .take(lines.saturating_sub(40))
+        .map(|line| line.len() + 1)
+        .sum::<usize>();
     text.get(cut..).unwrap_or(text)
 }

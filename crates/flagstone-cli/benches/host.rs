@@ -5,6 +5,7 @@
 //! user.
 
 #[path = "../tests/support/mod.rs"]
+#[allow(dead_code, reason = "the tests use the rest")]
 mod support;
 
 use criterion::{Criterion, criterion_group, criterion_main};

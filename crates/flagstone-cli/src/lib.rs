@@ -3,7 +3,7 @@
 //! ```text
 //!   cmd      one file (or folder) per subcommand: arguments, action, view
 //!   source   readers of what a kernel tells about itself
-//!   preload  the library that programs are started with
+//!   preload  the library the command carries, and where it lies on disk
 //!   exit     documented exit codes, one line per failure
 //! ```
 

@@ -26,6 +26,9 @@ enum Command {
 
 fn main() -> ExitCode {
     exit::restore_sigpipe();
+    if let Some(outcome) = cmd::bench::measured_process() {
+        return exit::report(outcome);
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return exit::report_usage(&error),

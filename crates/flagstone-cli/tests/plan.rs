@@ -163,6 +163,25 @@ fn the_kernels_own_policy_gives_the_captures_own_totals() {
 }
 
 #[test]
+fn a_captured_cache_that_asks_for_sheaves_gets_them() {
+    let file = capture("maple_node 16 16 256 16 1 : tunables 0 0 0 : slabdata 1 1 0\n");
+    let path = file.path().display();
+    let plan = json(&format!(
+        "--policy linux-6.18 linux-7.0 linux-6.12 --cpus 2 --page-size 4096 --from {path}"
+    ));
+    let capacities: Vec<_> = plan["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| &row["sheaf_capacity"])
+        .collect();
+    assert_eq!(
+        capacities,
+        [&Value::from(32), &Value::from(32), &Value::Null]
+    );
+}
+
+#[test]
 fn a_capture_is_costed_under_every_policy() {
     let file = capture(&format!("{DENTRY}{MM}"));
     let path = file.path().display();

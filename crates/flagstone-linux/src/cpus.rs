@@ -5,7 +5,7 @@
 //!   comes from the kernel's own CPU mask and not from a file a container may fake.
 //! - [`effective_cpus`]: what affinity and a CPU quota leave. How much may be cached rests on it.
 
-use crate::limits::{self, Controller};
+use crate::limits::{self, Controller, Version};
 use crate::text::{self, Path};
 use crate::{rseq, sys};
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
@@ -73,8 +73,8 @@ fn highest(list: &[u8]) -> Option<u32> {
 pub fn effective_cpus() -> u32 {
     let (_, allowed) = affinity();
     let mut cpus = allowed.max(1);
-    limits::each_group(Controller::Cpu, |directory| {
-        if let Some(quota) = quota_in(directory) {
+    limits::each_group(Controller::Cpu, |version, directory| {
+        if let Some(quota) = quota_in(version, directory) {
             cpus = cpus.min(quota);
         }
     });
@@ -82,9 +82,10 @@ pub fn effective_cpus() -> u32 {
 }
 
 /// The quota of one control group in CPUs, rounded up; `None` where there is none.
-fn quota_in(directory: &[u8]) -> Option<u32> {
-    let mut buffer = [0; 64];
-    if let Some(line) = Path::of(&[directory, b"/cpu.max"]).read(&mut buffer) {
+fn quota_in(version: Version, directory: &[u8]) -> Option<u32> {
+    if version == Version::Two {
+        let mut buffer = [0; 64];
+        let line = Path::of(&[directory, b"/cpu.max"]).read(&mut buffer)?;
         let (quota, rest) = text::number(line)?;
         let (period, _) = text::number(rest.strip_prefix(b" ")?)?;
         return whole_cpus(quota, period);

@@ -16,6 +16,16 @@ const WISH_MIN: usize = 32 << 20;
 struct Hierarchy {
     mount: &'static [u8],
     controller: &'static [u8],
+    version: Version,
+}
+
+/// The two interfaces of control groups, which name their files differently.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Version {
+    /// One hierarchy for each controller.
+    One,
+    /// One hierarchy for all.
+    Two,
 }
 
 /// The control-group controllers asked about here.
@@ -37,19 +47,25 @@ impl Controller {
             Hierarchy {
                 mount: b"/sys/fs/cgroup",
                 controller: b"",
+                version: Version::Two,
             },
             Hierarchy {
                 mount: b"/sys/fs/cgroup/unified",
                 controller: b"",
+                version: Version::Two,
             },
-            Hierarchy { mount, controller },
+            Hierarchy {
+                mount,
+                controller,
+                version: Version::One,
+            },
         ]
     }
 }
 
 /// Calls `each` with the directory of the own group and of every group above it, of every
 /// hierarchy that may carry `controller`.
-pub fn each_group(controller: Controller, mut each: impl FnMut(&[u8])) {
+pub fn each_group(controller: Controller, mut each: impl FnMut(Version, &[u8])) {
     let mut buffer = [0; 2048];
     let own = Path::of(&[b"/proc/self/cgroup"])
         .read(&mut buffer)
@@ -57,7 +73,9 @@ pub fn each_group(controller: Controller, mut each: impl FnMut(&[u8])) {
     for hierarchy in controller.hierarchies() {
         for line in text::lines(own) {
             if let Some(group) = group_in(line, hierarchy.controller) {
-                walk_up(hierarchy.mount, group, &mut each);
+                walk_up(hierarchy.mount, group, &mut |directory| {
+                    each(hierarchy.version, directory);
+                });
             }
         }
     }
@@ -101,11 +119,13 @@ fn walk_up(mount: &[u8], group: &[u8], each: &mut impl FnMut(&[u8])) {
 /// Costs some tens of microseconds: ask once, and not at start-up.
 pub fn memory_limit() -> usize {
     let mut limit = physical_memory();
-    each_group(Controller::Memory, |directory| {
-        for file in [&b"/memory.max"[..], b"/memory.limit_in_bytes"] {
-            if let Some(bytes) = text::read_number(&[directory, file]) {
-                limit = limit.min(bytes);
-            }
+    each_group(Controller::Memory, |version, directory| {
+        let file: &[u8] = match version {
+            Version::One => b"/memory.limit_in_bytes",
+            Version::Two => b"/memory.max",
+        };
+        if let Some(bytes) = text::read_number(&[directory, file]) {
+            limit = limit.min(bytes);
         }
     });
     usize::try_from(limit).unwrap_or(usize::MAX)

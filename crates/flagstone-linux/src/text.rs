@@ -49,6 +49,10 @@ impl Path {
                 break;
             }
             len += got;
+            // Everything read here ends in a line end; asking again would only say so.
+            if buffer[len - 1] == b'\n' {
+                break;
+            }
         }
         sys::close(fd);
         Some(&buffer[..len])

@@ -61,7 +61,7 @@ pub fn allocate(size: usize) -> *mut c_void {
 #[inline(always)]
 pub unsafe fn release(address: *mut c_void) {
     // SAFETY: obligation 1.
-    if unsafe { !HEAP.free_hot(address.cast()) } {
+    if unsafe { !HEAP.free_fast(address.cast()) } {
         // SAFETY: obligation 1.
         unsafe { free_cold(address) };
     }

@@ -7,7 +7,9 @@
 
 use crate::aligned::allocate_aligned;
 use crate::c_abi::{allocate, release};
+use crate::init::HEAP;
 use core::ffi::{CStr, c_void};
+use core::ptr::NonNull;
 use flagstone_core::heap::MIN_ALIGN;
 
 /// `std::align_val_t`: a power of two, or the program is wrong.
@@ -76,7 +78,7 @@ extern "C" fn retry_or_throw(align: Align, size: usize) -> *mut c_void {
     unsafe { libc::abort() }
 }
 
-#[inline(always)]
+/// `malloc`, or where alignment asks for it, its aligned kin.
 fn aligned(align: Align, size: usize) -> *mut c_void {
     if align <= MIN_ALIGN {
         allocate(size)
@@ -85,8 +87,10 @@ fn aligned(align: Align, size: usize) -> *mut c_void {
     }
 }
 
-#[inline(always)]
-fn new(align: Align, size: usize) -> *mut c_void {
+/// The cold end of a throwing `new`.
+#[cold]
+#[inline(never)]
+extern "C" fn new_cold(align: Align, size: usize) -> *mut c_void {
     let block = aligned(align, size);
     if block.is_null() {
         retry_or_throw(align, size)
@@ -95,13 +99,40 @@ fn new(align: Align, size: usize) -> *mut c_void {
     }
 }
 
-#[inline(always)]
-fn new_nothrow(align: Align, size: usize) -> *mut c_void {
+/// The cold end of a `new` that answers null.
+#[cold]
+#[inline(never)]
+extern "C" fn new_nothrow_cold(align: Align, size: usize) -> *mut c_void {
     let block = aligned(align, size);
     if block.is_null() {
         retry(align, size)
     } else {
         block
+    }
+}
+
+#[inline(always)]
+fn new(align: Align, size: usize) -> *mut c_void {
+    match fast(align, size) {
+        Some(block) => block.as_ptr().cast(),
+        None => new_cold(align, size),
+    }
+}
+
+#[inline(always)]
+fn new_nothrow(align: Align, size: usize) -> *mut c_void {
+    match fast(align, size) {
+        Some(block) => block.as_ptr().cast(),
+        None => new_nothrow_cold(align, size),
+    }
+}
+
+#[inline(always)]
+fn fast(align: Align, size: usize) -> Option<NonNull<u8>> {
+    if align <= MIN_ALIGN {
+        HEAP.alloc_fast(size)
+    } else {
+        None
     }
 }
 

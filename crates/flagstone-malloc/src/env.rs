@@ -20,8 +20,8 @@ use flagstone_core::policy::Policy;
 
 /// What every variable of ours starts with.
 const PREFIX: &str = "FLAGSTONE_";
-/// Variables that other parts read: the command's own, and the build's.
-const FOREIGN: [&str; 2] = ["RUN_", "LIBRARY"];
+/// Variables that other parts read: `flagstone run`, `flagstone bench`, the build.
+const FOREIGN: [&str; 3] = ["RUN_", "LIB", "PEERS"];
 /// Longest option name or converted value, in bytes.
 const WORD: usize = 64;
 

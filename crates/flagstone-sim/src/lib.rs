@@ -1,1 +1,49 @@
-//! Placeholder.
+//! Flagstone's core on virtual CPUs in virtual time.
+//!
+//! The allocator here is `flagstone-core` itself, compiled for the platform [`Virtual`]: nothing
+//! of it exists a second time. A [`Machine`] profile says what lines, locks and work cost; a
+//! workload is a program of allocations and frees; the same seed gives the same run, event by
+//! event, on every host.
+//!
+//! ```text
+//!   machine · topology · costs      what a step costs where                (data)
+//!   vm · clock · schedule · locking who runs when, and waits for whom      (time)
+//!   world                           the core's platform on top of it
+//!   subject · workload/ · fifo      the core, and the programs that use it
+//!   scenario · window · report      one run, when it is steady, and its row
+//!   lines · cache · rcu · arena     where lines, data, deferred frees and memory are
+//! ```
+
+mod arena;
+mod cache;
+pub mod chance;
+mod clock;
+pub mod costs;
+mod fifo;
+pub mod interleave;
+mod lines;
+mod locking;
+pub mod machine;
+mod mapping;
+mod rcu;
+mod ready;
+pub mod report;
+pub mod scenario;
+mod schedule;
+pub mod subject;
+pub mod tally;
+pub mod topology;
+mod vm;
+mod waiters;
+pub mod watch;
+pub mod window;
+pub mod workload;
+mod world;
+
+pub use machine::Machine;
+pub use rcu::Deferred;
+pub use schedule::Program;
+pub use tally::Totals;
+pub use topology::Placement;
+pub use vm::{Failure, Faults, Gear, Options, Vm};
+pub use world::{PROGRAM_LOCK, Virtual};

@@ -8,6 +8,12 @@ pub fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/hosts")
 }
 
+/// The capture of a real machine: a tar archive as `host --capture` wrote it.
+pub fn captured() -> Vec<u8> {
+    let packed = std::fs::read(directory().join("amd64-6.18-2cpu.tar.zst")).unwrap();
+    zstd::decode_all(&packed[..]).unwrap()
+}
+
 /// Files and links of a tree, by path.
 #[derive(Default)]
 pub struct Files {

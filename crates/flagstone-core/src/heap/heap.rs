@@ -57,8 +57,7 @@ impl<P: Platform> Heap<P> {
         self.alloc_fast(size).or_else(|| self.alloc_cold(size))
     }
 
-    /// The fast half of [`Heap::alloc`]: `None` says nothing but that [`Heap::alloc_cold`] must be
-    /// asked. Apart so that a face can make the cold half its last call.
+    /// The fast half of [`Heap::alloc`]: from the CPU's main sheaf, or `None`.
     #[inline(always)]
     pub fn alloc_fast(&self, size: usize) -> Option<NonNull<u8>> {
         let (id, area) = self.gate.admit_size(size)?;
@@ -73,7 +72,7 @@ impl<P: Platform> Heap<P> {
     #[inline(always)]
     pub unsafe fn free(&self, address: *mut u8) {
         // SAFETY: obligation 1.
-        if unsafe { !self.free_hot(address) } {
+        if unsafe { !self.free_fast(address) } {
             // SAFETY: obligation 1.
             unsafe { self.free_cold(address) };
         }
@@ -85,7 +84,7 @@ impl<P: Platform> Heap<P> {
     /// # Safety
     /// 1. As for [`Heap::free`].
     #[inline(always)]
-    pub unsafe fn free_hot(&self, address: *mut u8) -> bool {
+    pub unsafe fn free_fast(&self, address: *mut u8) -> bool {
         if let Some((id, area)) = self.gate.admit_address(address) {
             // SAFETY: null lies outside the span, so it does not pass the gate.
             let object = unsafe { NonNull::new_unchecked(address) };
@@ -96,7 +95,7 @@ impl<P: Platform> Heap<P> {
         false
     }
 
-    /// The other half of [`Heap::alloc`].
+    /// The cold half of [`Heap::alloc`]: everything but the main sheaf.
     #[cold]
     #[inline(never)]
     pub fn alloc_cold(&self, size: usize) -> Option<NonNull<u8>> {

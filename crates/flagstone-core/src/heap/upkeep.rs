@@ -118,6 +118,7 @@ impl<P: Platform> Ready<P> {
     fn each_lock(&self, mut visit: impl FnMut(&RawLock)) {
         visit(self.slabs.registry_lock());
         visit(self.huge.raw());
+        self.slabs.each_local_lock(&mut visit);
         for barns in [true, false] {
             for cache in self.slabs.live_caches() {
                 for node in 0..self.slabs.node_count() {

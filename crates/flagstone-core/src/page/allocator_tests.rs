@@ -5,6 +5,7 @@ use crate::page::PageConfig;
 use crate::page::Retention;
 use crate::platform::OutOfMemory;
 use crate::platform::testing::{Setup, Testing, World};
+use crate::verify::check_pages;
 use core::mem::MaybeUninit;
 use std::boxed::Box;
 use std::sync::Arc;
@@ -132,4 +133,57 @@ fn a_smaller_span_is_taken_when_the_wished_one_is_refused() {
     // SAFETY: the place is ours.
     let refused = unsafe { Pages::init(tiny.as_mut_ptr(), &config) };
     assert_eq!(refused, Err(OutOfMemory));
+}
+
+#[test]
+fn every_page_size_works_alike() {
+    for page_size in [PageSize::K4, PageSize::K16, PageSize::K64] {
+        let setup = Setup {
+            page_size,
+            ..Setup::default()
+        };
+        let config = small(2 * page_size.block_bytes(Order::MAX));
+        let (_world, pages) = built(setup, &config);
+        let runs: Vec<_> = [1, 3, 8, 100, 1024]
+            .map(|n| {
+                (
+                    pages.alloc_run(PageCount(n), NODE).expect("room").pfn,
+                    PageCount(n),
+                )
+            })
+            .into();
+        for (pfn, n) in runs {
+            let address = pages.address(pfn.plus(PageCount(n.0 - 1)));
+            assert_eq!(
+                pages
+                    .pfn_of(address.as_ptr())
+                    .and_then(|p| pages.head_of(p)),
+                Some(pfn)
+            );
+            // SAFETY: allocated above, freed once.
+            unsafe { pages.free_run(pfn, n) };
+        }
+        pages.trim(0);
+        assert_eq!(check_pages(&pages), Ok(()));
+        let after = pages.snapshot();
+        assert_eq!(
+            (after.page_bytes, after.total.in_use_pages),
+            (page_size.bytes(), 0)
+        );
+    }
+}
+
+#[test]
+fn an_address_outside_what_was_ever_used_belongs_to_no_page() {
+    let (_world, pages) = built(Setup::default(), &small(16 << 20));
+    assert_eq!(pages.pfn_of(pages.base().as_ptr()), None);
+    let run = pages.alloc_run(PageCount(1), NODE).expect("room").pfn;
+    let inside = pages.address(run).as_ptr();
+    assert_eq!(pages.pfn_of(inside.wrapping_add(4095)), Some(run));
+    assert_eq!(pages.pfn_of(pages.base().as_ptr().wrapping_sub(1)), None);
+    assert_eq!(
+        pages.pfn_of(pages.base().as_ptr().wrapping_add(8 << 20)),
+        None
+    );
+    assert_eq!(pages.pfn_of(core::ptr::null()), None);
 }

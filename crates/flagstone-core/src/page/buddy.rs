@@ -15,6 +15,8 @@
 //! - `buddy.counts`: every list holds as many blocks as its count says, and its mask bit is set
 //!   exactly when it is not empty.
 //! - `buddy.released`: a block on a released list has no resident bit; any other has one.
+//! - `buddy.bare`: released blocks of the largest order whose descriptors were given back too are
+//!   behind all others of their list, and their head claims no tails.
 //! - `page.tails`: the first `pages` pages of any head (free or not) other than the head itself
 //!   are tails that name it, so that a block allocated again at the same place needs no writes.
 //!
@@ -70,7 +72,7 @@ impl Area {
 #[derive(Debug)]
 pub(crate) struct FreeAreas {
     areas: [Area; 2],
-    start: Pfn,
+    bare: u32,
     end: Pfn,
     pages: usize,
     resident: usize,
@@ -81,7 +83,7 @@ impl FreeAreas {
     pub(super) const fn new(start: Pfn) -> Self {
         Self {
             areas: [Area::new(), Area::new()],
-            start,
+            bare: 0,
             end: start,
             pages: 0,
             resident: 0,
@@ -163,8 +165,44 @@ impl FreeAreas {
     pub(super) fn grow<P: Platform>(&mut self, map: &Memmap, order: Order) {
         let pfn = self.end;
         self.end = pfn.plus(order.pages());
+        if order == Order::MAX {
+            self.put_bare::<P>(map, pfn);
+            return;
+        }
         map.descriptor(pfn).pages.store(1, Relaxed);
         self.free::<P>(map, pfn, order);
+    }
+
+    /// Takes a released block of the largest order whose descriptors are still resident.
+    pub(super) fn take_dense<P: Platform>(&mut self, map: &Memmap) -> Option<Taken> {
+        let pfn = self.areas[1].lists[Order::MAX.get() as usize].head();
+        if !pfn.is_some() || map.descriptor(pfn).has(flag::BARE) {
+            return None;
+        }
+        self.unlink::<P>(map, pfn, Order::MAX, true);
+        // Its descriptors are about to go: none of them may be claimed (`buddy.bare`).
+        map.descriptor(pfn).pages.store(1, Relaxed);
+        Some(Taken {
+            pfn,
+            order: Order::MAX,
+            released: true,
+        })
+    }
+
+    /// Adds a released block of the largest order whose descriptors are not resident.
+    pub(super) fn put_bare<P: Platform>(&mut self, map: &Memmap, pfn: Pfn) {
+        map.descriptor(pfn).pages.store(1, Relaxed);
+        self.link::<P>(map, pfn, Order::MAX, true);
+        let list = &mut self.areas[1].lists[Order::MAX.get() as usize];
+        list.remove(map, pfn);
+        list.push_tail(map, pfn);
+        map.descriptor(pfn).mark(flag::BARE, true);
+        self.bare += 1;
+    }
+
+    /// Released blocks of the largest order whose descriptors are not resident.
+    pub(crate) const fn bare(&self) -> u32 {
+        self.bare
     }
 
     /// Frees a block, merging it with its buddies as far as they are free.
@@ -177,7 +215,8 @@ impl FreeAreas {
         let mut steps = 1;
         while order < Order::MAX {
             let buddy = pfn.buddy(order);
-            if buddy < self.start || buddy.plus(order.pages()) > self.end {
+            // Zones start at multiples of the largest block, so only the frontier bounds.
+            if buddy.plus(order.pages()) > self.end {
                 break;
             }
             let page = map.descriptor(buddy);
@@ -321,6 +360,10 @@ impl FreeAreas {
         );
         area.lists[index].remove(map, pfn);
         area.counts[index] -= 1;
+        if order == Order::MAX && map.descriptor(pfn).has(flag::BARE) {
+            map.descriptor(pfn).mark(flag::BARE, false);
+            self.bare -= 1;
+        }
         if area.lists[index].is_empty() {
             area.mask &= !(1 << index);
         }

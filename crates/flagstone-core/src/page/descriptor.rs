@@ -30,6 +30,7 @@
 //! - `page.head-known`: from any page of a slab or run its head is found by `pages` of a tail.
 
 use crate::base::{NodeId, Order};
+use crate::platform::RawLock;
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
@@ -67,6 +68,9 @@ pub mod flag {
     pub const HOLES: u8 = 1 << 2;
     /// A run that holds the allocator's own data.
     pub const OWN: u8 = 1 << 3;
+    /// A free block of the largest order whose descriptors, but for the first ones, are not
+    /// resident.
+    pub const BARE: u8 = 1 << 4;
 }
 
 /// One page's descriptor: see the module's picture. All-zero is a valid, unused page.
@@ -102,6 +106,13 @@ pub struct Descriptor {
 const _: () = assert!(
     size_of::<Descriptor>() == 64,
     "a descriptor is exactly one cache line"
+);
+
+#[cfg(not(loom))]
+const _: () = assert!(
+    size_of::<RawLock>() <= size_of::<[AtomicU16; LINKS_PER_PAGE]>()
+        && core::mem::offset_of!(Descriptor, links) % align_of::<RawLock>() == 0,
+    "a slab's lock fits where the links are"
 );
 
 // SAFETY: every field is an atomic; who may change which field when is stated by `page.one-owner`
@@ -156,6 +167,31 @@ impl Descriptor {
     #[inline]
     pub fn set_node(&self, node: NodeId) {
         self.node.store(node.0, Relaxed);
+    }
+
+    /// The lock of a slab whose links are not here: it lies in the words of `links`, so that it
+    /// shares the slab's line, as the kernels of 2007 had it (docs: linux-policies 4.1).
+    ///
+    /// # Safety
+    /// 1. [`Descriptor::make_slab_lock`] was called since the page became this slab's head, and
+    ///    nothing uses `links`.
+    #[inline]
+    #[must_use]
+    pub unsafe fn slab_lock(&self) -> &RawLock {
+        let words = self.links.as_ptr().cast::<RawLock>();
+        // SAFETY: obligation 1; size and alignment are checked below, and atomics may be
+        // changed through a shared reference.
+        unsafe { &*words }
+    }
+
+    /// Puts a lock into the words of `links`.
+    ///
+    /// # Safety
+    /// 1. The caller owns the page, and nothing uses `links`.
+    pub unsafe fn make_slab_lock(&self, lock: RawLock) {
+        let words = self.links.as_ptr().cast_mut().cast::<RawLock>();
+        // SAFETY: obligation 1; as in `slab_lock`.
+        unsafe { words.write(lock) };
     }
 
     /// Whether all of `bits` are set.

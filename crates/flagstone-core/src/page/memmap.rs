@@ -18,7 +18,7 @@
 
 use super::descriptor::Descriptor;
 use super::resident::Resident;
-use crate::base::{Order, PageSize, Pfn};
+use crate::base::{Order, PageCount, PageSize, Pfn};
 use crate::platform::{OutOfMemory, Platform};
 use crate::sync::AtomicUsize;
 use crate::sync::Ordering::{AcqRel, Acquire};
@@ -183,6 +183,25 @@ impl Memmap {
         let offset = address.addr().wrapping_sub(self.data.addr().get());
         (offset < self.limit.load(Acquire))
             .then_some(Pfn((offset >> self.page_size.shift()) as u32))
+    }
+
+    /// The descriptors of a block that need not be resident while it is free: all but those in
+    /// the system page of its head's. `None` if there are none.
+    pub(super) fn idle_descriptors(
+        &self,
+        pfn: Pfn,
+        pages: PageCount,
+    ) -> Option<(NonNull<u8>, usize)> {
+        let page = self.page_size.bytes();
+        let each = size_of::<Descriptor>();
+        let from = (pfn.index() * each + each).next_multiple_of(page);
+        let to = ((pfn.index() + pages.0) * each) & !(page - 1);
+        if from >= to {
+            return None;
+        }
+        // SAFETY: inside the descriptors of the reservation's pages.
+        let start = unsafe { self.descriptors.cast::<u8>().byte_add(from) };
+        Some((start, to - from))
     }
 
     /// Commits what is known about the pages `from..to` (not their data).

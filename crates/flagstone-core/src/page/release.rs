@@ -6,6 +6,9 @@
 //!   lock   put them back as released blocks, merging
 //! ```
 //!
+//! Blocks of the largest order that are wholly given back lose their descriptors too: a peak of
+//! 2 GiB would otherwise leave 32 MiB of them behind.
+//!
 //! No thread of ours: whoever frees the page too many does it, and brings the zone down to three
 //! quarters of its bound, so that the next call is some megabytes away. One giver per zone at a
 //! time; others go on without waiting.
@@ -72,10 +75,48 @@ impl<P: Platform> Zone<P> {
             round.decommit::<P>(map);
             given_back += round.resident;
             if !self.unpark(map, &round) {
+                return given_back;
+            }
+        }
+        while let Some(round) = self.park_dense(map) {
+            round.decommit_descriptors::<P>(map);
+            if !self.unpark_bare(map, &round) {
                 break;
             }
         }
         given_back
+    }
+
+    /// Takes whole released blocks with resident descriptors; `None` if there are none or another
+    /// giver is at work.
+    fn park_dense(&self, map: &Memmap) -> Option<Round> {
+        let mut core = self.lock(map)?;
+        if core.releasing {
+            return None;
+        }
+        let mut round = Round::NONE;
+        while round.len < BLOCKS_PER_ROUND {
+            let Some(taken) = core.areas.take_dense::<P>(map) else {
+                break;
+            };
+            round.add(&mut core, map, taken);
+        }
+        (round.len > 0).then_some(round)
+    }
+
+    /// Puts the blocks of a round back without descriptors; `false` on top of the lock's holder.
+    fn unpark_bare(&self, map: &Memmap, round: &Round) -> bool {
+        let Some(mut core) = self.lock(map) else {
+            return false;
+        };
+        for &(pfn, pages) in &round.blocks[..round.len] {
+            core.parked.remove(map, pfn);
+            core.parked_pages -= pages as usize;
+            core.areas.put_bare::<P>(map, pfn);
+        }
+        core.releasing = false;
+        let _ = self.publish_free(&mut core);
+        true
     }
 
     /// Takes blocks out of the free areas until no more than the goal is left; `None` if that is
@@ -92,22 +133,13 @@ impl<P: Platform> Zone<P> {
         if core.releasing || core.areas.resident() <= *goal {
             return None;
         }
-        core.releasing = true;
-        let mut round = Round {
-            blocks: [(Pfn::NONE, 0); BLOCKS_PER_ROUND],
-            len: 0,
-            resident: 0,
-        };
+        let mut round = Round::NONE;
         while round.len < BLOCKS_PER_ROUND && core.areas.resident() > *goal {
-            let Some(Taken { pfn, order, .. }) = core.areas.take_largest_resident::<P>(map) else {
+            let Some(taken) = core.areas.take_largest_resident::<P>(map) else {
                 break;
             };
-            round.resident += map.resident().count(pfn, order.pages());
-            map.descriptor(pfn).set_kind(PageKind::Parked);
-            core.parked.push_head(map, pfn);
-            core.parked_pages += order.pages().0;
-            round.blocks[round.len] = (pfn, order.pages().0 as u32);
-            round.len += 1;
+            round.resident += map.resident().count(taken.pfn, taken.order.pages());
+            round.add(&mut core, map, taken);
         }
         Some(round)
     }
@@ -151,6 +183,34 @@ impl<P: Platform> Zone<P> {
 }
 
 impl Round {
+    const NONE: Self = Self {
+        blocks: [(Pfn::NONE, 0); BLOCKS_PER_ROUND],
+        len: 0,
+        resident: 0,
+    };
+
+    /// Parks a block in this round.
+    fn add(&mut self, core: &mut ZoneCore, map: &Memmap, taken: Taken) {
+        let pages = taken.order.pages();
+        map.descriptor(taken.pfn).set_kind(PageKind::Parked);
+        core.parked.push_head(map, taken.pfn);
+        core.parked_pages += pages.0;
+        core.releasing = true;
+        self.blocks[self.len] = (taken.pfn, pages.0 as u32);
+        self.len += 1;
+    }
+
+    /// Gives the blocks' descriptors back, but for the heads'.
+    fn decommit_descriptors<P: Platform>(&self, map: &Memmap) {
+        for &(pfn, pages) in &self.blocks[..self.len] {
+            if let Some((start, bytes)) = map.idle_descriptors(pfn, PageCount(pages as usize)) {
+                // SAFETY: whole committed pages of descriptors of a parked block's inner pages:
+                // nobody reads them under a lock, and without one zeroes mean a free page.
+                unsafe { P::decommit(start, bytes) };
+            }
+        }
+    }
+
     /// Gives the blocks' memory back, neighbours in one call.
     fn decommit<P: Platform>(&mut self, map: &Memmap) {
         let blocks = &mut self.blocks[..self.len];

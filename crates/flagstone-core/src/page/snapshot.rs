@@ -29,6 +29,8 @@ pub struct ZoneSnapshot {
     pub resident_blocks: [u32; ORDERS],
     /// Free blocks by order that are wholly given back or never used.
     pub released_blocks: [u32; ORDERS],
+    /// Those of the released blocks of the largest order whose descriptors are not resident.
+    pub bare_blocks: u32,
     /// Resident free pages the zone may keep.
     pub keep_pages: usize,
     /// Pages the zone counts as its own: its span, or its share of the memory limit.
@@ -62,6 +64,9 @@ pub struct PageSnapshot {
     pub own_bytes: usize,
     /// Bytes of page map, resident bits and descriptors committed.
     pub memmap_bytes: usize,
+    /// Those of them that may be resident: what describes pages below the frontiers, but for the
+    /// descriptors given back.
+    pub memmap_resident_bytes: usize,
     /// Bytes of zones and pagesets.
     pub control_bytes: usize,
     /// Bytes inside live blocks given back by `release_pages`, in all.
@@ -82,6 +87,7 @@ impl ZoneSnapshot {
             self.resident_blocks[order] += other.resident_blocks[order];
             self.released_blocks[order] += other.released_blocks[order];
         }
+        self.bare_blocks += other.bare_blocks;
         self.keep_pages = self.keep_pages.saturating_add(other.keep_pages);
         self.managed_pages += other.managed_pages;
         self.marks.min += other.marks.min;
@@ -144,6 +150,7 @@ impl<P: Platform> Zone<P> {
             parked_pages: core.parked_pages,
             resident_blocks: blocks(false),
             released_blocks: blocks(true),
+            bare_blocks: core.areas.bare(),
             keep_pages: core.keep.bound(in_use),
             managed_pages: self.managed,
             marks: self.marks,

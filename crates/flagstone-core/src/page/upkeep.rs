@@ -12,7 +12,7 @@ use super::descriptor::Descriptor;
 use super::pageset::PagesetSnapshot;
 use super::snapshot::{PageSnapshot, ZoneSnapshot};
 use super::zone::Zone;
-use crate::base::{CpuId, NodeId, PageCount};
+use crate::base::{CpuId, NodeId, Order, PageCount};
 use crate::platform::Platform;
 use crate::sync::Ordering::Relaxed;
 
@@ -90,11 +90,20 @@ impl<P: Platform> PageAllocator<P> {
             page_bytes: self.page_size().bytes(),
             zones: self.zones().count(),
             memmap_bytes: total.committed_pages * size_of::<Descriptor>() + known + known / 8,
+            memmap_resident_bytes: self.memmap_resident(&total),
             total,
             own_bytes: self.own_bytes(),
             control_bytes: self.control_bytes(),
             hole_bytes_total: self.hole_bytes_total(),
         }
+    }
+
+    /// An upper bound: descriptors never touched below a frontier count too.
+    fn memmap_resident(&self, total: &ZoneSnapshot) -> usize {
+        let each = size_of::<Descriptor>();
+        let bare = total.bare_blocks as usize;
+        let idle = (Order::MAX.pages().0 * each).saturating_sub(self.page_size().bytes());
+        total.frontier_pages * (each + 1) + total.frontier_pages / 8 - bare * idle
     }
 
     /// One zone's figures; `None` for a node without a zone or on top of a lock's holder.

@@ -241,6 +241,26 @@ pub unsafe trait Platform: Sized + 'static {
         lock.release_now();
     }
 
+    // ---- per-CPU sections: the engines with a slab per CPU (ADR 0012) ---------------------
+
+    /// Enters one CPU's section for the few instructions of an allocation or a free that stay
+    /// on this CPU. A kernel does them with one compare-and-swap local to the CPU; a world
+    /// where that is free of other cost overrides this. Slow paths use [`Platform::acquire`] on
+    /// the same lock.
+    ///
+    /// # Errors
+    /// `Reentered` if the caller is inside already (a signal handler on top of a section).
+    #[inline]
+    fn enter_local(lock: &RawLock) -> Result<(), Reentered> {
+        Self::acquire(lock)
+    }
+
+    /// Leaves the section entered by [`Platform::enter_local`].
+    #[inline]
+    fn leave_local(lock: &RawLock) {
+        Self::release_lock(lock);
+    }
+
     // ---- the seam that carries time -----------------------------------------------------
 
     /// The caller is about to access a line other CPUs may hold. `line` says which kind,

@@ -35,6 +35,7 @@ mod partial;
 mod pcp_marks;
 mod pcp_tuning;
 mod presets;
+mod remedies;
 mod runs;
 mod set;
 mod sheaf;
@@ -50,7 +51,8 @@ pub use partial::{CpuPartial, CpuPartialRule, MAX_PARTIAL, MIN_PARTIAL, MinParti
 pub use pcp_marks::{PcpMarks, PcpZone, batch};
 pub use pcp_tuning::{PcpRule, PcpState, UNCAPPED, ZoneFlags};
 pub use presets::{BASES, MODIFIERS, NameError};
-pub use runs::{Population, RunRule};
+pub use remedies::Remedies;
+pub use runs::{Population, RunRule, estimated_live};
 pub use set::{KEYS, SetError, SetProblem};
 pub use sheaf::{BarnLimits, SHEAF_HEADER_BYTES, SheafRule, capacity_7_0};
 pub use watermarks::{WatermarkInput, Watermarks, min_free_kib};
@@ -177,6 +179,8 @@ pub struct Policy {
     pub cpu_partial_frozen: bool,
     /// Node partial list rule.
     pub min_partial_rule: MinPartialRule,
+    /// Measures against contention on one slab.
+    pub remedies: Remedies,
     /// Sheaf capacity rule.
     pub sheaf_rule: SheafRule,
     /// `sheaf_capacity` in objects, set by hand for every cache.

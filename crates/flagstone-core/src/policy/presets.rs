@@ -10,6 +10,7 @@ use super::layout::LayoutRule;
 use super::order::OrderRule;
 use super::partial::{CpuPartialRule, MinPartialRule};
 use super::pcp_tuning::PcpRule;
+use super::remedies::Remedies;
 use super::runs::RunRule;
 use super::sheaf::{BarnLimits, SheafRule};
 use super::{Doubling, Engine, FlagstoneLimits, MaxOrder, MinObjects, Policy};
@@ -29,6 +30,10 @@ pub const BASES: &[(&str, &str)] = &[
     (
         "linux-2.6.26",
         "SLUB of 2.6.26: order rule a by possible CPUs, min_partial 5",
+    ),
+    (
+        "linux-3.16",
+        "3.16: order rule a by possible CPUs, cpu partial lists counted in objects",
     ),
     (
         "linux-6.1",
@@ -60,6 +65,14 @@ pub const MODIFIERS: &[(&str, &str)] = &[
     (
         "dynamic-min-partial",
         "2008: min_partial is the logarithm of the size, 5 to 10",
+    ),
+    (
+        "defer-contended-free",
+        "2007: a free that meets contention on its slab waits for a batch",
+    ),
+    (
+        "avoid-contended-slab",
+        "2007: no allocation from a slab that frees contend for",
     ),
     (
         "order4",
@@ -172,6 +185,13 @@ impl Policy {
                 },
                 ..Self::linux_2_6_24()
             },
+            "linux-3.16" => Self {
+                cpu_rule: CpuRule::Possible,
+                cpu_partial_rule: CpuPartialRule::Objects2011,
+                pcp_rule: PcpRule::Classic,
+                pcp_batch_scale_max: 0,
+                ..Self::linux_6_1()
+            },
             "linux-6.1" | "linux-6.5" | "linux-6.6" => Self::linux_6_1(),
             "linux-6.7" => Self::linux_6_7(),
             "linux-6.12" => Self::linux_6_12(),
@@ -191,6 +211,8 @@ impl Policy {
     fn modify(&mut self, name: &str) -> Option<()> {
         match name {
             "dynamic-min-partial" => self.min_partial_rule = MinPartialRule::Log2,
+            "defer-contended-free" => self.remedies.defer_free = true,
+            "avoid-contended-slab" => self.remedies.avoid_contended = true,
             "order4" => {
                 self.runs = None;
                 self.max_order = MaxOrder::Fixed(Order::new(4)?);
@@ -240,6 +262,7 @@ impl Policy {
             cpu_partial_set: None,
             cpu_partial_frozen: false,
             min_partial_rule: MinPartialRule::Constant(5),
+            remedies: Remedies::NONE,
             sheaf_rule: SheafRule::None,
             sheaf_capacity_set: None,
             barn: BarnLimits::NONE,

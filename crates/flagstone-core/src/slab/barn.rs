@@ -215,6 +215,21 @@ impl Barn {
         sheaf.map_or(Ok(()), Err)
     }
 
+    /// Visits every sheaf under the lock, saying whether it is on the list of full ones.
+    pub(crate) fn each<P: Platform>(&self, visit: &mut dyn FnMut(NonNull<SheafHeader>, bool)) {
+        let _entered = self.enter::<P, _>(|lists| {
+            for (stack, is_full) in [(&lists.full, true), (&lists.empty, false)] {
+                let mut next = stack.head;
+                while let Some(sheaf) = next {
+                    visit(sheaf, is_full);
+                    // SAFETY: sheaves on the list are live and the lock keeps them there.
+                    let link = unsafe { sheaf.as_ref() }.link.load(Relaxed);
+                    next = NonNull::new(link as *mut SheafHeader);
+                }
+            }
+        });
+    }
+
     /// Visits every object in full sheaves, under the lock: for the ledger. Nothing is visited on
     /// top of the lock's holder.
     pub fn each_object<P: Platform>(&self, visit: &mut dyn FnMut(NonNull<u8>)) {

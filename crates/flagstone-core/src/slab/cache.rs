@@ -8,9 +8,11 @@
 //!
 //! Not here: the walk of an allocation or a free (`cpu_sheaf.rs`, `refill.rs`, `flush.rs`).
 
+use super::engine::EngineParts;
 use super::geometry::Geometry;
 use super::sheaf::capacity_for;
 use crate::base::CacheId;
+use crate::policy::Engine;
 use crate::sync::Ordering::Relaxed;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
@@ -97,6 +99,7 @@ pub struct Cache {
     pub(crate) id: CacheId,
     pub(crate) geometry: Geometry,
     pub(crate) sizing: SheafSizing,
+    pub(crate) parts: EngineParts,
     pub(crate) ctor: Option<Constructor>,
     pub(crate) min_partial: AtomicU32,
     /// Refill sheaves to the brim (the kernels) or stop at the first new slab (flagstone).
@@ -107,7 +110,8 @@ pub struct Cache {
     /// Bytes asked for in the sampled allocations, and how many those were.
     pub(crate) sampled_bytes: AtomicU64,
     pub(crate) samples: AtomicU64,
-    /// Objects taken out of slabs (by sheaves or callers) minus those put back.
+    /// Objects taken out of slabs (by sheaves or callers) minus those put back. The other
+    /// engines do not count: their slabs' states say it.
     pub(crate) out: AtomicU64,
 }
 
@@ -123,10 +127,11 @@ pub(crate) struct CacheMaking {
     pub barn_empty: u32,
     pub barn_bytes: usize,
     pub refill_whole: bool,
+    pub parts: EngineParts,
 }
 
 impl Cache {
-    pub(crate) fn new(request: &CacheRequest<'_>, making: &CacheMaking) -> Self {
+    pub(crate) fn new(request: &CacheRequest<'_>, making: CacheMaking) -> Self {
         let mut name = [0; NAME_BYTES];
         for (to, from) in name.iter_mut().zip(request.name.bytes()) {
             *to = from;
@@ -143,6 +148,7 @@ impl Cache {
             id: making.id,
             geometry: making.geometry,
             sizing,
+            parts: making.parts,
             ctor: request.ctor,
             min_partial: AtomicU32::new(making.min_partial),
             refill_whole: making.refill_whole,
@@ -201,6 +207,27 @@ impl Cache {
     #[must_use]
     pub fn min_partial(&self) -> u32 {
         self.min_partial.load(Relaxed)
+    }
+
+    /// Whether a node with `nr_partial` slabs on its list gives an empty one back.
+    #[inline]
+    pub(crate) fn is_surplus(&self, nr_partial: u32) -> bool {
+        self.parts.is_surplus(nr_partial, self.min_partial())
+    }
+
+    /// Counts objects on their way back into slabs.
+    #[inline]
+    pub(crate) fn count_back(&self, objects: u32) {
+        if self.engine() == Engine::Sheaf {
+            self.out.fetch_sub(u64::from(objects), Relaxed);
+        }
+    }
+
+    /// The engine that serves this cache.
+    #[inline]
+    #[must_use]
+    pub fn engine(&self) -> Engine {
+        self.parts.engine
     }
 
     /// Slots of the sheaves made now; zero where the cache has none.

@@ -3,6 +3,7 @@
 //! ```text
 //!   aside   (size ≥ page / 16)   descriptor.links[part]:  next index, NO_OBJECT, or ALLOCATED
 //!   inside  (smaller)            8 bytes in the object:   [ seal 48 bits | next index 16 bits ]
+//!   tail    (SLAB's way)         u16 array behind the last object: as aside
 //! ```
 //!
 //! An object that is handed out carries no link: `ALLOCATED` aside, a broken seal inside. So
@@ -13,14 +14,14 @@
 //! Invariants
 //! - `chain.linked`: every object on a slab's chain has a link; no object handed out has one.
 
-use super::geometry::Geometry;
+use super::geometry::{Geometry, LinkPlace};
 use super::state::NO_OBJECT;
 use crate::page::Descriptor;
 use crate::platform::{Access, Fault, Line, Platform};
 use crate::sync::Ordering::Relaxed;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
-use core::sync::atomic::AtomicU64;
+use core::sync::atomic::{AtomicU16, AtomicU64};
 
 /// Link value, aside, of an object that is handed out (or never was).
 pub const ALLOCATED: u16 = 0xFFFE;
@@ -50,13 +51,37 @@ impl<'a, P: Platform> Links<'a, P> {
         secret: u64,
     ) -> Self {
         let secret = secret ^ (u64::from(descriptor.spare.load(Relaxed)) << 20);
+        // SAFETY: obligation 1.
+        unsafe { Self::with_seal(descriptor, start, geometry, secret) }
+    }
+
+    /// The same from a seal that [`Links::seal_base`] gave earlier, so that the descriptor need
+    /// not be read: its line may be in use elsewhere.
+    ///
+    /// # Safety
+    /// 1. As for [`Links::new`]; `seal_base` is this slab's.
+    #[inline]
+    #[must_use]
+    pub unsafe fn with_seal(
+        descriptor: &'a Descriptor,
+        start: NonNull<u8>,
+        geometry: &'a Geometry,
+        seal_base: u64,
+    ) -> Self {
         Self {
             descriptor,
             start,
             geometry,
-            secret,
+            secret: seal_base,
             world: PhantomData,
         }
+    }
+
+    /// What seals this slab's links, apart from their addresses.
+    #[inline]
+    #[must_use]
+    pub fn seal_base(&self) -> u64 {
+        self.secret
     }
 
     /// The address of object `index`.
@@ -67,14 +92,26 @@ impl<'a, P: Platform> Links<'a, P> {
         unsafe { self.start.byte_add(self.geometry.offset_of(index)) }
     }
 
+    /// The link of `index` outside its object.
     #[inline]
-    fn aside(&self, index: u32) -> &core::sync::atomic::AtomicU16 {
+    fn outside(&self, index: u32) -> &AtomicU16 {
+        if self.geometry.link_place() == LinkPlace::Tail {
+            let offset = self.geometry.tail_link_offset(index);
+            // SAFETY: the geometry saw to it that the tail holds a link for every object; the
+            // offset is even and slabs start at a page.
+            return unsafe { self.start.byte_add(offset).cast::<AtomicU16>().as_ref() };
+        }
         let (page, part) = self.geometry.link_cell(self.geometry.offset_of(index));
         let first: *const Descriptor = self.descriptor;
         // SAFETY: obligation 1 of `new`: the descriptors of all pages of the slab follow the
         // head, and `page` is below the slab's length.
         let descriptor = unsafe { &*first.add(page) };
         &descriptor.links[part]
+    }
+
+    #[inline]
+    fn is_outside(&self) -> bool {
+        self.geometry.link_place() != LinkPlace::Inside
     }
 
     #[inline]
@@ -94,8 +131,8 @@ impl<'a, P: Platform> Links<'a, P> {
     /// Marks `index` as free with `next` behind it. Ends the program if it is free already.
     #[inline]
     pub fn free(&self, index: u32, next: u32) {
-        if self.geometry.links_aside() {
-            let link = self.aside(index);
+        if self.is_outside() {
+            let link = self.outside(index);
             if link.swap_relaxed(next as u16) != ALLOCATED {
                 P::fatal(Fault::DoubleFree, self.object(index).as_ptr());
             }
@@ -114,20 +151,33 @@ impl<'a, P: Platform> Links<'a, P> {
     /// Points the free object `index` at another `next`.
     #[inline]
     pub fn relink(&self, index: u32, next: u32) {
-        if self.geometry.links_aside() {
-            self.aside(index).store(next as u16, Relaxed);
+        if self.is_outside() {
+            self.outside(index).store(next as u16, Relaxed);
         } else {
             self.inside(index)
                 .store(self.seal(index) | u64::from(next as u16), Relaxed);
         }
     }
 
+    /// The free object behind `index`, or [`NO_OBJECT`]; `None` if `index` carries no valid link.
+    #[must_use]
+    pub fn peek(&self, index: u32) -> Option<u32> {
+        let next = if self.is_outside() {
+            Some(self.outside(index).load(Relaxed)).filter(|&next| next != ALLOCATED)
+        } else {
+            let word = self.inside(index).load(Relaxed);
+            (word & !0xFFFF == self.seal(index)).then_some(word as u16)
+        };
+        next.map(u32::from)
+            .filter(|&next| next == NO_OBJECT || next < self.geometry.objects())
+    }
+
     /// The free object behind `index`. Ends the program if the link is damaged.
     #[inline]
     #[must_use]
     pub fn next(&self, index: u32) -> u32 {
-        let next = if self.geometry.links_aside() {
-            let next = self.aside(index).load(Relaxed);
+        let next = if self.is_outside() {
+            let next = self.outside(index).load(Relaxed);
             if next == ALLOCATED {
                 self.damaged(index)
             } else {
@@ -153,15 +203,15 @@ impl<'a, P: Platform> Links<'a, P> {
     #[must_use]
     pub fn is_free_aside(&self, index: u32) -> bool {
         debug_assert!(self.geometry.links_aside());
-        self.aside(index).load(Relaxed) != ALLOCATED
+        self.outside(index).load(Relaxed) != ALLOCATED
     }
 
     /// Takes the mark of a free object off: it is handed out. Returns the object behind it.
     #[inline]
     pub fn take(&self, index: u32) -> u32 {
         let next = self.next(index);
-        if self.geometry.links_aside() {
-            self.aside(index).store(ALLOCATED, Relaxed);
+        if self.is_outside() {
+            self.outside(index).store(ALLOCATED, Relaxed);
         } else {
             self.inside(index).store(0, Relaxed);
         }
@@ -170,8 +220,15 @@ impl<'a, P: Platform> Links<'a, P> {
 
     /// Marks all objects of a new slab as never handed out.
     pub fn reset(&self) {
-        if !self.geometry.links_aside() {
-            return;
+        match self.geometry.link_place() {
+            LinkPlace::Inside => return,
+            LinkPlace::Tail => {
+                for index in 0..self.geometry.objects() {
+                    self.outside(index).store(ALLOCATED, Relaxed);
+                }
+                return;
+            }
+            LinkPlace::Aside => {}
         }
         let first: *const Descriptor = self.descriptor;
         for page in 0..self.geometry.pages().0 {
@@ -180,6 +237,21 @@ impl<'a, P: Platform> Links<'a, P> {
             for link in &descriptor.links {
                 link.store(ALLOCATED, Relaxed);
             }
+        }
+    }
+
+    /// Links all objects of a slab that nobody else knows, in ascending order: the chain starts
+    /// at object 0. Touches every object where the links are inside, as the kernels do.
+    pub fn link_all(&self) {
+        for index in 0..self.geometry.objects() {
+            let next = match index + 1 {
+                past if past == self.geometry.objects() => NO_OBJECT,
+                next => next,
+            };
+            if !self.is_outside() {
+                P::touch(Line::Object, self.object(index).as_ptr(), Access::Write);
+            }
+            self.relink(index, next);
         }
     }
 
@@ -194,7 +266,7 @@ trait SwapRelaxed {
     fn swap_relaxed(&self, value: u16) -> u16;
 }
 
-impl SwapRelaxed for core::sync::atomic::AtomicU16 {
+impl SwapRelaxed for AtomicU16 {
     /// Load then store: the cell belongs to one caller at a time, so no atomic swap is needed.
     #[inline]
     fn swap_relaxed(&self, value: u16) -> u16 {

@@ -19,6 +19,7 @@ use super::sheaf::OwnSheaf;
 use super::slabs::Slabs;
 use crate::base::NodeId;
 use crate::platform::{Access, Fault, Line, Platform, SheafWord, Slot, Work};
+use crate::policy::Engine;
 use crate::sync::Ordering::Relaxed;
 use core::ptr::NonNull;
 
@@ -26,6 +27,9 @@ impl<P: Platform> Slabs<P> {
     /// Takes an object of `cache`: the fast step, then the slow path.
     #[inline]
     pub fn alloc(&self, cache: &Cache) -> Option<NonNull<u8>> {
+        if cache.engine() != Engine::Sheaf {
+            return self.alloc_of(cache);
+        }
         P::work(Work::Fast);
         // SAFETY: the area is ours and the id of a cache is below MAX_CACHES.
         match unsafe { P::pop(self.area(), Slot::main(cache.id().index())) } {
@@ -40,6 +44,10 @@ impl<P: Platform> Slabs<P> {
     /// 1. `object` came from `alloc` of this cache and is not used again.
     #[inline]
     pub unsafe fn free(&self, cache: &Cache, object: NonNull<u8>) {
+        if cache.engine() != Engine::Sheaf {
+            // SAFETY: obligation 1.
+            return unsafe { self.free_of(cache, object) };
+        }
         P::work(Work::Fast);
         // SAFETY: as in `alloc`; obligation 1.
         if !unsafe { P::push(self.area(), Slot::main(cache.id().index()), object) } {
@@ -99,6 +107,9 @@ impl<P: Platform> Slabs<P> {
     #[cold]
     #[inline(never)]
     pub fn alloc_slow(&self, cache: &Cache) -> Option<NonNull<u8>> {
+        if cache.engine() != Engine::Sheaf {
+            return self.alloc_of(cache);
+        }
         P::work(Work::Slow);
         let node_id = self.node_here();
         if cache.sheaf_capacity() == 0 {
@@ -179,6 +190,10 @@ impl<P: Platform> Slabs<P> {
     #[cold]
     #[inline(never)]
     pub unsafe fn free_slow(&self, cache: &Cache, object: NonNull<u8>) {
+        if cache.engine() != Engine::Sheaf {
+            // SAFETY: obligation 1.
+            return unsafe { self.free_of(cache, object) };
+        }
         P::work(Work::Slow);
         if cache.sheaf_capacity() == 0 {
             // SAFETY: obligation 1.
@@ -205,7 +220,12 @@ impl<P: Platform> Slabs<P> {
             P::fatal(Fault::DoubleFree, object.as_ptr());
         }
         sheaf.put(object);
+        let ours = sheaf.address();
         if let Some(old) = self.exchange(Slot::main(id), Some(sheaf)) {
+            if old.address() == ours {
+                // The step could not be done now (`Platform::exchange`).
+                return self.drop_sheaf(cache, old);
+            }
             if old.holds_recent(object) {
                 P::fatal(Fault::DoubleFree, object.as_ptr());
             }

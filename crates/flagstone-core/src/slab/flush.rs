@@ -25,9 +25,10 @@ impl<P: Platform> Slabs<P> {
     /// Gives objects back until `keep` are left: those put first stay.
     pub(crate) fn flush_down_to(&self, cache: &Cache, sheaf: &mut OwnSheaf, keep: u32) {
         let count = sheaf.len().saturating_sub(keep);
-        cache.out.fetch_sub(u64::from(count), Relaxed);
-        if cache.geometry().links_aside() {
-            self.flushed_bytes
+        cache.count_back(count);
+        if cache.can_be_swept() {
+            self.sweeps
+                .flushed_bytes
                 .fetch_add(count as usize * cache.geometry().size(), Relaxed);
         }
         while sheaf.len() > keep {
@@ -64,7 +65,7 @@ impl<P: Platform> Slabs<P> {
     /// # Safety
     /// 1. As for [`Slab::holding`]; the caller gives `object` up.
     pub(crate) unsafe fn put_one(&self, cache: &Cache, object: NonNull<u8>) {
-        cache.out.fetch_sub(1, Relaxed);
+        cache.count_back(1);
         // SAFETY: obligation 1.
         let (slab, index) = unsafe { Slab::holding(self, cache, object) };
         slab.links.free(index, super::state::NO_OBJECT);

@@ -7,13 +7,28 @@
 //!
 //! A run is a buddy block when its length is a power of two, otherwise a block whose tail was
 //! given back. Free links lie *aside*, in the descriptors, when objects are at least a sixteenth
-//! of a page, otherwise inside the free objects.
+//! of a page, otherwise inside the free objects. The engines of older kernels ask for the place
+//! those kernels use ([`LinkPlace`]), so that the same memory is touched.
 
 use crate::base::{Order, PageCount, PageSize};
 use crate::page::LINKS_PER_PAGE;
 
 /// Shift of the fixed-point reciprocal. Exact for offsets and sizes up to 4 MiB.
 const RECIPROCAL_SHIFT: u32 = 42;
+
+/// Where a free object's link lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LinkPlace {
+    /// In the descriptor of the page in which the object starts.
+    Aside,
+    /// In the object.
+    Inside,
+    /// In an array at the end of the slab, behind the last object.
+    Tail,
+}
+
+/// Bytes of one link of [`LinkPlace::Tail`].
+const TAIL_LINK_BYTES: usize = 2;
 
 /// How objects lie in a slab. Sizes in bytes.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +38,7 @@ pub struct Geometry {
     pages: u16,
     link_offset: u32,
     page_shift: u8,
-    aside: bool,
+    place: LinkPlace,
     reciprocal: u64,
 }
 
@@ -50,9 +65,40 @@ impl Geometry {
             pages: pages.0 as u16,
             link_offset: link_offset as u32,
             page_shift: page_size.shift() as u8,
-            aside: size * LINKS_PER_PAGE >= page_size.bytes(),
+            place: if size * LINKS_PER_PAGE >= page_size.bytes() {
+                LinkPlace::Aside
+            } else {
+                LinkPlace::Inside
+            },
             reciprocal: (1u64 << RECIPROCAL_SHIFT).div_ceil(size as u64),
         })
+    }
+
+    /// The same slab with its links inside the objects, as SLUB has them.
+    #[must_use]
+    pub const fn with_links_inside(mut self) -> Self {
+        self.place = LinkPlace::Inside;
+        self
+    }
+
+    /// The same slab with at most `objects` objects and its links outside them, as SLAB has
+    /// them; `None` if neither descriptors nor the tail have room for the links.
+    #[must_use]
+    pub const fn with_links_outside(mut self, objects: u32) -> Option<Self> {
+        if objects == 0 {
+            return None;
+        }
+        if objects < self.objects as u32 {
+            self.objects = objects as u16;
+        }
+        if matches!(self.place, LinkPlace::Aside) {
+            return Some(self);
+        }
+        self.place = LinkPlace::Tail;
+        if self.tail_bytes() < self.objects as usize * TAIL_LINK_BYTES {
+            return None;
+        }
+        Some(self)
     }
 
     /// Bytes from one object to the next.
@@ -102,14 +148,28 @@ impl Geometry {
         }
     }
 
+    /// Where free links lie.
+    #[inline]
+    #[must_use]
+    pub const fn link_place(&self) -> LinkPlace {
+        self.place
+    }
+
     /// Whether free links lie in the descriptors, not in the objects.
     #[inline]
     #[must_use]
     pub const fn links_aside(&self) -> bool {
-        self.aside
+        matches!(self.place, LinkPlace::Aside)
     }
 
-    /// Where a free object keeps its link (unless aside).
+    /// Where the link of object `index` lies under [`LinkPlace::Tail`], from the slab's start.
+    #[inline]
+    #[must_use]
+    pub const fn tail_link_offset(&self, index: u32) -> usize {
+        self.slab_bytes() - (index as usize + 1) * TAIL_LINK_BYTES
+    }
+
+    /// Where a free object keeps its link ([`LinkPlace::Inside`]).
     #[inline]
     #[must_use]
     pub const fn link_offset(&self) -> usize {

@@ -56,13 +56,7 @@ impl Node {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            list: Lock::new(
-                LockKind::List,
-                PartialList {
-                    head: Pfn::NONE,
-                    tail: Pfn::NONE,
-                },
-            ),
+            list: Lock::new(LockKind::List, PartialList::EMPTY),
             nr_partial: AtomicU32::new(0),
             slabs: AtomicU32::new(0),
             refills: AtomicU64::new(0),
@@ -106,40 +100,13 @@ impl Node {
         pfn: Pfn,
         end: End,
     ) {
-        let slab = at(pfn);
-        debug_assert!(!slab.has(flag::ON_LIST), "node.flag-tells");
-        let (prev, next) = match end {
-            End::Head => (Pfn::NONE, list.head),
-            End::Tail => (list.tail, Pfn::NONE),
-        };
-        slab.prev.store(prev.0, Relaxed);
-        slab.next.store(next.0, Relaxed);
-        match prev.is_some() {
-            true => at(prev).next.store(pfn.0, Relaxed),
-            false => list.head = pfn,
-        }
-        match next.is_some() {
-            true => at(next).prev.store(pfn.0, Relaxed),
-            false => list.tail = pfn,
-        }
-        slab.mark(flag::ON_LIST, true);
+        list.insert(at, pfn, end);
         self.nr_partial.store(self.nr_partial() + 1, Relaxed);
     }
 
     /// Takes a slab off the list.
     pub fn unlink<'a>(&self, list: &mut PartialList, at: impl Fn(Pfn) -> &'a Descriptor, pfn: Pfn) {
-        let slab = at(pfn);
-        debug_assert!(slab.has(flag::ON_LIST), "node.flag-tells");
-        let (prev, next) = (Pfn(slab.prev.load(Relaxed)), Pfn(slab.next.load(Relaxed)));
-        match prev.is_some() {
-            true => at(prev).next.store(next.0, Relaxed),
-            false => list.head = next,
-        }
-        match next.is_some() {
-            true => at(next).prev.store(prev.0, Relaxed),
-            false => list.tail = prev,
-        }
-        slab.mark(flag::ON_LIST, false);
+        list.remove(at, pfn);
         self.nr_partial.store(self.nr_partial() - 1, Relaxed);
     }
 }
@@ -151,6 +118,49 @@ impl Default for Node {
 }
 
 impl PartialList {
+    /// No slabs.
+    pub(crate) const EMPTY: Self = Self {
+        head: Pfn::NONE,
+        tail: Pfn::NONE,
+    };
+
+    /// Puts a slab on this list; counting is the caller's.
+    pub(crate) fn insert<'a>(&mut self, at: impl Fn(Pfn) -> &'a Descriptor, pfn: Pfn, end: End) {
+        let slab = at(pfn);
+        debug_assert!(!slab.has(flag::ON_LIST), "node.flag-tells");
+        let (prev, next) = match end {
+            End::Head => (Pfn::NONE, self.head),
+            End::Tail => (self.tail, Pfn::NONE),
+        };
+        slab.prev.store(prev.0, Relaxed);
+        slab.next.store(next.0, Relaxed);
+        match prev.is_some() {
+            true => at(prev).next.store(pfn.0, Relaxed),
+            false => self.head = pfn,
+        }
+        match next.is_some() {
+            true => at(next).prev.store(pfn.0, Relaxed),
+            false => self.tail = pfn,
+        }
+        slab.mark(flag::ON_LIST, true);
+    }
+
+    /// Takes a slab off this list; counting is the caller's.
+    pub(crate) fn remove<'a>(&mut self, at: impl Fn(Pfn) -> &'a Descriptor, pfn: Pfn) {
+        let slab = at(pfn);
+        debug_assert!(slab.has(flag::ON_LIST), "node.flag-tells");
+        let (prev, next) = (Pfn(slab.prev.load(Relaxed)), Pfn(slab.next.load(Relaxed)));
+        match prev.is_some() {
+            true => at(prev).next.store(next.0, Relaxed),
+            false => self.head = next,
+        }
+        match next.is_some() {
+            true => at(next).prev.store(prev.0, Relaxed),
+            false => self.tail = prev,
+        }
+        slab.mark(flag::ON_LIST, false);
+    }
+
     /// The slab takers take first.
     #[inline]
     #[must_use]

@@ -60,6 +60,7 @@ impl<P: Platform> Slabs<P> {
                 unsafe { P::seize(self.area(), CpuId(cpu), slot..slot + 1, &mut take) };
             }
         }
+        self.flush_cpus(cache);
         for node in 0..self.node_count() {
             let node = self.node(cache.id(), NodeId(node));
             self.empty_barn(cache, node);
@@ -81,7 +82,8 @@ impl<P: Platform> Slabs<P> {
                 while pfn.is_some() && found < BATCH {
                     let next = Pfn(at(pfn).next.load(crate::sync::Ordering::Relaxed));
                     // SAFETY: slabs on the list are live slabs of the cache.
-                    if unsafe { Slab::at(self, cache, pfn) }.state().is_empty() {
+                    let slab = unsafe { Slab::at(self, cache, pfn) };
+                    if slab.state().is_empty() && slab.is_idle() {
                         node.unlink(&mut list, at, pfn);
                         empty[found] = pfn;
                         found += 1;

@@ -18,6 +18,7 @@ use super::state::{NO_OBJECT, SlabState};
 use crate::base::Pfn;
 use crate::page::{Descriptor, PageKind, flag};
 use crate::platform::{Access, Fault, Line, Platform, Work};
+use crate::policy::Engine;
 use crate::sync::Ordering::{AcqRel, Acquire, Relaxed};
 use core::ptr::NonNull;
 
@@ -133,7 +134,7 @@ impl<'a, P: Platform> Slab<'a, P> {
         u32::from(self.descriptor.fresh.load(Relaxed))
     }
 
-    fn touch(&self, access: Access) {
+    pub(crate) fn touch(&self, access: Access) {
         P::touch(
             Line::Slab,
             core::ptr::from_ref(self.descriptor).cast(),
@@ -275,9 +276,17 @@ impl<'a, P: Platform> Slab<'a, P> {
         Some(object)
     }
 
-    /// Gives a chain of objects back. Takes the list lock if the slab was full or becomes empty
-    /// (docs: linux-policies 5.4, slow free).
+    /// Gives a chain of objects back, by the rules of the cache's engine. For the sheaf engine:
+    /// takes the list lock if the slab was full or becomes empty (docs: linux-policies 5.4, slow
+    /// free).
     pub fn put_chain(&self, chain: Chain) {
+        match self.cache.engine() {
+            Engine::Sheaf => self.put_chain_sheaf(chain),
+            engine => self.slabs.put_chain_of(engine, self, chain),
+        }
+    }
+
+    fn put_chain_sheaf(&self, chain: Chain) {
         loop {
             self.touch(Access::Atomic);
             let state = self.state();

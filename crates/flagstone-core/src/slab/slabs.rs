@@ -11,13 +11,15 @@
 //! internal caches that have no sheaves (as the kernel's bootstrap caches).
 
 use super::cache::{Cache, CacheMaking, CacheRequest, CacheState};
+use super::engine::EngineParts;
 use super::geometry::Geometry;
 use super::node::Node;
 use super::sheaf::{SHEAF_BYTES_MIN, bytes_for};
+use super::sweep::Sweeps;
 use crate::base::{CacheId, NodeId, PageCount, Pfn};
 use crate::page::{PageAllocator, PageConfig};
 use crate::platform::{CpuArea, Lock, LockKind, MAX_CACHES, OutOfMemory, Platform};
-use crate::policy::{Cpus, ObjectSpec, Policy, SheafRule};
+use crate::policy::{Cpus, Engine, ObjectSpec, Policy, SheafRule};
 use crate::sync::Ordering::Relaxed;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
@@ -56,12 +58,8 @@ pub struct Slabs<P: Platform> {
     pub(crate) lost: AtomicU64,
     /// Bytes of objects in the full sheaves of all barns.
     pub(crate) barn_bytes: AtomicUsize,
-    /// Bytes flushed into slabs that can be swept, since the last look.
-    pub(crate) flushed_bytes: AtomicUsize,
-    /// Idle bytes the last sweep had to leave.
-    pub(crate) idle_floor: AtomicUsize,
-    /// Pages of live slabs that were given back.
-    pub(crate) hole_pages: AtomicUsize,
+    /// What sweeps remember.
+    pub(crate) sweeps: Sweeps,
     /// Pages in use when caches were last shrunk, or the largest number since.
     pub(crate) pages_peak: AtomicUsize,
 }
@@ -106,9 +104,7 @@ impl<P: Platform> Slabs<P> {
             (&raw mut (*this).registry).write(Lock::new(LockKind::Heap, 0));
             (&raw mut (*this).lost).write(AtomicU64::new(0));
             (&raw mut (*this).barn_bytes).write(AtomicUsize::new(0));
-            (&raw mut (*this).flushed_bytes).write(AtomicUsize::new(0));
-            (&raw mut (*this).idle_floor).write(AtomicUsize::new(0));
-            (&raw mut (*this).hole_pages).write(AtomicUsize::new(0));
+            (&raw mut (*this).sweeps).write(Sweeps::default());
             (&raw mut (*this).pages_peak).write(AtomicUsize::new(0));
         }
         // SAFETY: every field is initialised now.
@@ -143,13 +139,14 @@ impl<P: Platform> Slabs<P> {
                 barn_empty: 0,
                 barn_bytes: 0,
                 refill_whole: false,
+                parts: EngineParts::plain(),
             };
-            self.install(id, &CacheRequest::new(name, size), &making);
+            self.install(id, &CacheRequest::new(name, size), making);
         }
         Ok(())
     }
 
-    fn install(&self, id: CacheId, request: &CacheRequest<'_>, making: &CacheMaking) {
+    fn install(&self, id: CacheId, request: &CacheRequest<'_>, making: CacheMaking) {
         for node in 0..self.node_count {
             // SAFETY: the entry exists (`node_ptr`) and no cache with this id is live.
             unsafe { self.node_ptr(id, NodeId(node)).write(Node::new()) };
@@ -308,7 +305,8 @@ impl<P: Platform> Slabs<P> {
         let free = (first..MAX_CACHES as u16).find(|&id| self.live_cache(CacheId(id)).is_none());
         let id = CacheId(free.ok_or(CacheError::Exhausted)?);
         *last = id.0.max(*last);
-        self.install(id, request, &CacheMaking { id, ..making });
+        self.make_cpu_table(id, &making.parts)?;
+        self.install(id, request, CacheMaking { id, ..making });
         Ok(id)
     }
 
@@ -327,12 +325,21 @@ impl<P: Platform> Slabs<P> {
         let shape = policy
             .slab_shape(layout.size, page_size, cpus)
             .ok_or(CacheError::Size)?;
-        let link = layout.free_pointer;
-        let geometry =
-            Geometry::new(layout.size, link, shape.pages, page_size).ok_or(CacheError::Size)?;
         let max = policy
             .sheaf_capacity_requested(layout.size, page_size, request.sheaf_capacity)
             .unwrap_or(0);
+        let engine = if max > 0 {
+            Engine::Sheaf
+        } else {
+            policy.engine
+        };
+        let geometry = Geometry::new(layout.size, layout.free_pointer, shape.pages, page_size)
+            .and_then(|slab| match engine {
+                Engine::Sheaf => Some(slab),
+                Engine::CpuSlab | Engine::CpuSlab2007 => Some(slab.with_links_inside()),
+                Engine::Slab2007 => slab.with_links_outside(shape.objects),
+            })
+            .ok_or(CacheError::Size)?;
         let growing = policy.sheaf_rule == SheafRule::Bytes && policy.sheaf_capacity_set.is_none();
         let first = if growing {
             first_capacity(layout.size).min(max)
@@ -351,7 +358,27 @@ impl<P: Platform> Slabs<P> {
             barn_empty: barn.empty,
             barn_bytes: if growing { BARN_BYTES_FIRST } else { 0 },
             refill_whole: !growing,
+            parts: EngineParts::of(policy, engine, &geometry, page_size, cpus),
         })
+    }
+
+    /// Gives a cache about to be made its per-CPU table: the one of the last cache with this id
+    /// if it is large enough, else a new one.
+    fn make_cpu_table(&self, id: CacheId, parts: &EngineParts) -> Result<(), CacheError> {
+        let bytes = parts.table_bytes(self.node_count);
+        if bytes == 0 {
+            return Ok(());
+        }
+        let (old, old_bytes) = self.cache(id).parts.table();
+        let table = if old_bytes >= bytes {
+            (old, old_bytes)
+        } else {
+            let memory = self.pages.alloc_own(bytes).ok_or(CacheError::Exhausted)?;
+            (memory.as_ptr() as usize, bytes)
+        };
+        // SAFETY: own memory, aligned to a page, for this cache alone (its id is not live).
+        unsafe { parts.make_table(table, self.node_count) };
+        Ok(())
     }
 
     /// Ends a cache none of whose objects are handed out.

@@ -11,9 +11,9 @@
 //! nothing, so whole pages between live objects can be decommitted. They read as zero and fault
 //! in again when an object there is handed out.
 //!
-//! When: after a good deal was flushed into slabs, if the idle bytes of slabs grew by a share of
-//! what lives since the last sweep left off. A steady program, whose partial slabs are about to
-//! be used again, never gets there.
+//! When: after a good deal was flushed into slabs, if idle bytes are a share of what lives. A
+//! sweep that gave back little, or whose pages were soon wanted again, doubles the amount that
+//! must be flushed before the next one, so that a steady program is left alone.
 //!
 //! Invariants
 //! - `sweep.holes-noted`: a slab has `flag::HOLES` exactly while its `spare` names pages given
@@ -27,29 +27,63 @@ use super::state::NO_OBJECT;
 use crate::base::{NodeId, PageCount, Pfn};
 use crate::page::flag;
 use crate::platform::Platform;
+use crate::policy::Engine;
 use crate::sync::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU32, AtomicUsize};
 
-/// Idle bytes below which a sweep is not worth its calls.
-const IDLE_BYTES_MIN: usize = 4 << 20;
-/// Share of the bytes in use (as a divisor) by which idle bytes must have grown.
-const IDLE_SHARE: usize = 16;
+/// Flushed bytes below which a sweep is not worth its calls.
+const FLUSHED_MIN: usize = 4 << 20;
+/// Share of the bytes in use (as a divisor) that must be flushed before a sweep, and that must
+/// be idle to make one worth while.
+const SHARE: usize = 16;
+/// Most doublings of that amount.
+const BACK_OFF_MAX: u32 = 6;
 /// Slabs taken off a list at a time.
 const BATCH: usize = 16;
 /// Pages a slab may have to be swept: what `spare` has bits for.
 const PAGES_MAX: usize = 32;
 
+/// What sweeps remember.
+#[derive(Debug, Default)]
+pub(crate) struct Sweeps {
+    /// Bytes flushed into slabs that can be swept, since the last look.
+    pub flushed_bytes: AtomicUsize,
+    /// Pages of live slabs that are given back now.
+    pub hole_pages: AtomicUsize,
+    /// Pages given back whose slabs were used again since the last sweep.
+    refilled_pages: AtomicUsize,
+    /// Pages the last sweep gave back.
+    last_pages: AtomicUsize,
+    /// Doublings of the amount to be flushed before the next sweep.
+    back_off: AtomicU32,
+}
+
 impl<P: Platform> Slabs<P> {
-    /// Sweeps if enough was flushed and idle bytes have grown; called by upkeep.
+    /// Sweeps if enough was flushed and enough is idle; called by upkeep.
     pub fn sweep_if_due(&self) {
-        let page = P::page_size().bytes();
-        let step = IDLE_BYTES_MIN.max(self.pages().in_use().0 * page / IDLE_SHARE);
-        if self.flushed_bytes.load(Relaxed) < step {
+        let share = FLUSHED_MIN.max(self.pages().in_use().bytes(P::page_size()) / SHARE);
+        let back_off = self.sweeps.back_off.load(Relaxed);
+        if self.sweeps.flushed_bytes.load(Relaxed) < share << back_off {
             return;
         }
-        self.flushed_bytes.store(0, Relaxed);
-        if self.idle_bytes() > self.idle_floor.load(Relaxed) + step {
-            self.sweep();
+        self.sweeps.flushed_bytes.store(0, Relaxed);
+        if self.idle_bytes() < share {
+            return;
         }
+        let before = self.sweeps.hole_pages.load(Relaxed);
+        let refilled = self.sweeps.refilled_pages.swap(0, Relaxed);
+        let last = self.sweeps.last_pages.load(Relaxed);
+        self.sweep();
+        let gained = self.sweeps.hole_pages.load(Relaxed).saturating_sub(before);
+        self.sweeps.last_pages.store(gained, Relaxed);
+        let wasted = refilled > last / 2 && last > 0;
+        let poor = PageCount(gained).bytes(P::page_size()) < share / 4;
+        let next = if wasted || poor {
+            (back_off + 1).min(BACK_OFF_MAX)
+        } else {
+            back_off.saturating_sub(1)
+        };
+        self.sweeps.back_off.store(next, Relaxed);
     }
 
     /// Bytes of slabs that could be swept and hold no live object, less what was given back.
@@ -63,7 +97,7 @@ impl<P: Platform> Slabs<P> {
             let out = cache.out.load(Relaxed) as usize * cache.geometry().size();
             idle += held.saturating_sub(out);
         }
-        idle.saturating_sub(self.hole_pages.load(Relaxed) * P::page_size().bytes())
+        idle.saturating_sub(self.sweeps.hole_pages.load(Relaxed) * P::page_size().bytes())
     }
 
     /// Gives back every page of partial slabs on which nothing lives.
@@ -73,7 +107,6 @@ impl<P: Platform> Slabs<P> {
                 self.sweep_node(cache, self.node(cache.id(), NodeId(node)));
             }
         }
-        self.idle_floor.store(self.idle_bytes(), Relaxed);
     }
 
     fn sweep_node(&self, cache: &Cache, node: &Node) {
@@ -133,14 +166,16 @@ impl<P: Platform> Slabs<P> {
         let before = slab.descriptor.spare.swap(holes, Relaxed).count_ones() as usize;
         let after = holes.count_ones() as usize;
         slab.descriptor.mark(flag::HOLES, holes != 0);
-        self.hole_pages.fetch_add(after, Relaxed);
-        self.hole_pages.fetch_sub(before, Relaxed);
+        self.sweeps.hole_pages.fetch_add(after, Relaxed);
+        self.sweeps.hole_pages.fetch_sub(before, Relaxed);
     }
 
     /// Forgets the holes of a slab whose objects are about to be handed out.
     #[inline]
     pub(crate) fn fill_holes(&self, slab: &Slab<'_, P>) {
         if slab.descriptor.has(flag::HOLES) {
+            let holes = slab.descriptor.spare.load(Relaxed).count_ones() as usize;
+            self.sweeps.refilled_pages.fetch_add(holes, Relaxed);
             self.note_holes(slab, 0);
         }
     }
@@ -149,7 +184,8 @@ impl<P: Platform> Slabs<P> {
 impl Cache {
     /// Whether pages of its slabs can go back while the slab stays.
     pub(crate) fn can_be_swept(&self) -> bool {
-        self.geometry().links_aside()
+        self.engine() == Engine::Sheaf
+            && self.geometry().links_aside()
             && self.geometry().pages().0 <= PAGES_MAX
             && self.ctor.is_none()
             && self.id().index() > SHEAF_CACHES

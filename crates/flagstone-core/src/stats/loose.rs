@@ -8,6 +8,7 @@ use crate::heap::Ready;
 use crate::platform::{
     CpuArea, MAX_CACHES, Platform, SHEAF_HEADER_BYTES, SheafHeader, SheafWord, Slot,
 };
+use crate::policy::Engine;
 use crate::slab::{Cache, SHEAF_BYTES_MAX, SHEAF_CACHES, Slabs};
 use crate::sync::Ordering::{Acquire, Relaxed};
 use core::ptr::NonNull;
@@ -25,6 +26,13 @@ pub(super) fn objects<P: Platform>(
     {
         let id = cache.id().index();
         let found = &mut caches[id];
+        if cache.engine() != Engine::Sheaf {
+            // What the other engines keep for CPUs takes the place of sheaves.
+            let held = slabs.cpu_held(cache);
+            found.in_sheaves = held.private_objects + held.deferred_objects;
+            found.sheaf_bytes = found.in_sheaves * cache.geometry().size() as u64;
+            continue;
+        }
         for cpu in 0..P::cpu_count() {
             for slot in [Slot::main(id), Slot::spare(id)] {
                 each_in_slot(slabs, CpuId(cpu), slot, &mut |object| {

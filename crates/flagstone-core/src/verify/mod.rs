@@ -4,5 +4,7 @@
 //! files use. Tests run checks after random programs; no layer depends on this module.
 
 pub mod page;
+pub mod slab;
 
 pub use page::{Broken, check_pages};
+pub use slab::{BrokenSlab, check_cache, check_slabs, live_objects};

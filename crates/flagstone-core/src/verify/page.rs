@@ -43,6 +43,7 @@ struct Found {
     cached: usize,
     parked: usize,
     live: usize,
+    bare: u32,
 }
 
 /// Checks every zone, list and count of the page layer.
@@ -152,6 +153,11 @@ fn check_free<P: Platform>(map: &Memmap, zone: &Zone<P>, pfn: Pfn, found: &mut F
     found.blocks[usize::from(released)][order.get() as usize] += 1;
     found.free += order.pages().0;
     found.resident += resident;
+    if page.has(flag::BARE) {
+        let whole = released && order == Order::MAX && page.pages.load(Relaxed) == 1;
+        ensure(whole, "buddy.bare", pfn)?;
+        found.bare += 1;
+    }
     let buddy = pfn.buddy(order);
     let inside = buddy >= zone.start() && buddy.plus(order.pages()) <= zone.frontier();
     if order == Order::MAX || !inside {
@@ -199,6 +205,8 @@ fn check_areas(map: &Memmap, areas: &FreeAreas, found: &Found) -> Checked {
                     && page.has(flag::RELEASED) == released;
                 ensure(owned, "page.one-owner", pfn)?;
                 ensure(page.prev.load(Relaxed) == before.0, "list.linked", pfn)?;
+                let after_bare = before.is_some() && map.descriptor(before).has(flag::BARE);
+                ensure(!after_bare || page.has(flag::BARE), "buddy.bare", pfn)?;
                 before = pfn;
                 pfn = Pfn(page.next.load(Relaxed));
                 blocks += 1;
@@ -216,6 +224,7 @@ fn check_areas(map: &Memmap, areas: &FreeAreas, found: &Found) -> Checked {
             ensure(blocks == walked || found.parked > 0, "buddy.counts", before)?;
         }
     }
+    ensure(areas.bare() == found.bare, "buddy.bare", Pfn::NONE)?;
     let settled = found.parked > 0;
     ensure(
         settled || areas.resident() == found.resident,

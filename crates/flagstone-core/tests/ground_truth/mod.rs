@@ -1,4 +1,5 @@
 //! What real kernels chose: the rows under `tests/data`, parsed.
+#![allow(dead_code, reason = "each test file reads the part it compares")]
 
 use flagstone_core::base::PageSize;
 use flagstone_core::policy::{Cpus, Policy};
@@ -28,6 +29,8 @@ pub struct CacheRow {
     /// C constructor, R reclaimable, T type-safe by RCU, H cache-line aligned, D DMA,
     /// Z red zones, P poisoned, U owner tracked, F checked.
     pub flags: &'static str,
+    pub active: u64,
+    pub slabs: u64,
 }
 
 /// One zone of one boot; marks a kernel does not print are `None`.
@@ -123,6 +126,8 @@ pub fn caches() -> Vec<CacheRow> {
             sheaf_capacity: optional(f[8]),
             align: number(f[9]),
             flags: f[10],
+            active: number(f[11]),
+            slabs: number(f[13]),
         })
         .collect()
 }

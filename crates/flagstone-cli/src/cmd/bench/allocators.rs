@@ -1,5 +1,6 @@
 //! Which allocators are on this machine, and which of them a run is to measure.
 
+use crate::exit::Failure;
 use std::path::{Path, PathBuf};
 
 /// An allocator that can be measured.
@@ -76,10 +77,9 @@ pub fn flagstone_library(given: Option<&Path>) -> Result<PathBuf, String> {
             return Ok(path);
         }
     }
-    Err(format!(
-        "libflagstone.so is not beside {}; build it (cargo build --release -p flagstone-malloc) or give --lib PATH",
-        program.display()
-    ))
+    crate::preload::library_path().map_err(|failure| match failure {
+        Failure::Usage(line) | Failure::Finding(line) => line,
+    })
 }
 
 fn readable(path: &Path) -> Result<PathBuf, String> {

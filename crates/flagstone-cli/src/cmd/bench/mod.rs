@@ -69,9 +69,6 @@ pub struct Args {
     /// List the workloads and the allocators found, and do nothing
     #[arg(long)]
     list: bool,
-    /// Do one run of one workload in this process and print its sample
-    #[arg(long, hide = true)]
-    child: Option<String>,
     /// Amount of work
     #[arg(long, hide = true, value_enum)]
     scale: Option<Scale>,
@@ -79,9 +76,6 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Outcome {
-    if let Some(name) = &args.child {
-        return run_child(args, name);
-    }
     let workloads = catalog::select(&args.workloads).map_err(Failure::Usage)?;
     let mut chosen = Vec::new();
     if !args.without_flagstone && !args.list {
@@ -108,9 +102,20 @@ pub fn run(args: &Args) -> Outcome {
     measure_all(args, &bench, &workloads, &chosen)
 }
 
-/// The measured process itself.
-fn run_child(args: &Args, name: &str) -> Outcome {
-    if name == "probe" {
+/// The measured process: `flagstone bench --child NAME SCALE THREADS`, told apart before the
+/// command line is parsed, so that parsing neither warms the allocator nor adds to what is
+/// resident. Nothing when these are not its arguments.
+pub fn measured_process() -> Option<Outcome> {
+    let mut words = std::env::args().skip(1);
+    if words.next()? != "bench" || words.next()? != "--child" {
+        return None;
+    }
+    let (name, scale, threads) = (words.next()?, words.next()?, words.next()?.parse().ok()?);
+    Some(run_child(&name, Scale::named(&scale)?, threads))
+}
+
+fn run_child(name: &str, scale: Scale, threads: usize) -> Outcome {
+    if name == PROBE {
         let line = serde_json::to_string(&child::probe::identity());
         println!(
             "{}",
@@ -124,13 +129,13 @@ fn run_child(args: &Args, name: &str) -> Outcome {
     let Kind::Inner(inner) = workload.kind else {
         return Err(Failure::Usage(format!("{name} is not run by this program")));
     };
-    let job = Job {
-        threads: args.threads.first().copied().unwrap_or(workload.threads),
-        scale: args.scale.unwrap_or(Scale::Full),
-    };
-    child::run(|job| inner.run(job), job).map_err(|damage| Failure::Finding(damage.0))?;
+    child::run(|job| inner.run(job), Job { threads, scale })
+        .map_err(|damage| Failure::Finding(damage.0))?;
     Ok(ExitCode::SUCCESS)
 }
+
+/// Name under which a measured process only says who it is.
+const PROBE: &str = "probe";
 
 fn list(workloads: &[Workload], peers: &[Allocator]) -> Outcome {
     println!("Workloads");

@@ -89,9 +89,13 @@ impl Bench {
 
     fn inner(&self, name: &str, threads: usize, on: &Allocator) -> Result<Sample, String> {
         let mut command = process::command(&self.program, on);
-        let scale = self.scale.pick("full", "quick", "smoke");
-        command.args(["bench", "--child", name, "--scale", scale]);
-        command.args(["--threads", &threads.to_string()]);
+        command.args([
+            "bench",
+            "--child",
+            name,
+            self.scale.name(),
+            &threads.to_string(),
+        ]);
         let used = process::finish(command)?;
         let mut sample: Sample = serde_json::from_str(&used.output)
             .map_err(|error| format!("unreadable result {:?}: {error}", used.output))?;
@@ -151,7 +155,7 @@ impl Bench {
     /// Makes sure the preload takes effect and asks the library for its version.
     pub fn identify(&self, allocator: &mut Allocator) -> Result<(), String> {
         let mut command = process::command(&self.program, allocator);
-        command.args(["bench", "--child", "probe"]);
+        command.args(["bench", "--child", super::PROBE, self.scale.name(), "1"]);
         let used = process::finish(command)?;
         let identity: Identity = serde_json::from_str(&used.output)
             .map_err(|error| format!("unreadable probe {:?}: {error}", used.output))?;

@@ -231,7 +231,15 @@ impl Reader<'_> {
             return Ok(None);
         };
         self.read_any = true;
-        crate::source::number(text.trim(), "the setting", 1)
+        // The kernel keeps these in an int.
+        let value = match crate::source::number(text.trim(), "the setting", 1) {
+            Ok(value) if value > i32::MAX as u64 => Err(Malformed::at(
+                1,
+                format!("{value} is more than a setting can be"),
+            )),
+            parsed => parsed,
+        };
+        value
             .map(Some)
             .map_err(|error| malformed(error.in_file(path)))
     }

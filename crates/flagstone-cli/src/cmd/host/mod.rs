@@ -8,6 +8,7 @@
 //! ```
 
 mod advice;
+mod apply;
 mod capture;
 mod deviations;
 mod formula;
@@ -29,8 +30,8 @@ use std::process::ExitCode;
 /// Show what the running kernel's caches cost, and what another setting would change.
 ///
 /// Reads /proc/slabinfo, /sys/kernel/slab, /proc/zoneinfo, /proc/buddyinfo and the CPU topology.
-/// Nothing is changed: advice is printed as commands with their gain and cost. Without root most
-/// slab files are unreadable; the answer then says what it lacks.
+/// Advice is printed with its gain and cost; nothing is changed unless --apply names a change.
+/// Without root most slab files are unreadable; the answer then says what it lacks.
 ///
 /// Examples:
 ///   sudo flagstone host
@@ -46,6 +47,10 @@ pub struct Args {
     /// Write a copy of everything this command reads to a tar file, and stop
     #[arg(long, value_name = "FILE.tar", conflicts_with = "json")]
     capture: Option<PathBuf>,
+
+    /// Make this one change now, by its rule's name in --json (never a boot parameter)
+    #[arg(long, value_name = "RULE", conflicts_with_all = ["capture", "json"])]
+    apply: Option<String>,
 
     /// Cost the population under this policy instead of the usual ones; may be given again
     #[arg(long, value_name = "P")]
@@ -99,6 +104,9 @@ pub fn run(args: &Args) -> Outcome {
         asked
     };
     let report = report::build(&host, &policies);
+    if let Some(rule) = &args.apply {
+        return apply::apply(&report, rule);
+    }
     if args.json {
         let text = serde_json::to_string_pretty(&report)
             .map_err(|error| Failure::Finding(format!("host: {error}")))?;

@@ -55,8 +55,8 @@ pub struct Report {
     pub buddy: Vec<BuddyRow>,
     /// Changes worth making.
     pub advice: Vec<Advice>,
-    /// The best change that was not worth it.
-    pub considered: Option<String>,
+    /// Changes that were weighed and are not worth it here.
+    pub considered: Vec<Advice>,
     /// What could not be read.
     pub unread: Vec<UnreadRow>,
 }

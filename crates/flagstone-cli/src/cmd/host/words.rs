@@ -56,13 +56,13 @@ pub fn change(then: u64, now: u64) -> String {
     format!("{:+.1} %", (then as f64 - now as f64) * 100.0 / now as f64)
 }
 
-/// `2.0 times`, `half`, `0.7 times`.
+/// How often, for "... as often": `2.0 times`, `half`, `about`.
 #[must_use]
 pub fn factor(value: f64) -> String {
-    if (0.48..=0.52).contains(&value) {
-        "half".into()
-    } else {
-        format!("{value:.1} times")
+    match value {
+        0.48..=0.52 => "half".into(),
+        0.95..=1.05 => "about".into(),
+        _ => format!("{value:.1} times"),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::source::slabinfo;
 use flagstone_core::base::{Order, PageSize};
-use flagstone_core::policy::Population;
+use flagstone_core::policy::{Population, estimated_live};
 use std::io::Read;
 
 /// Which objects of a capture a policy must find room for.
@@ -49,12 +49,7 @@ impl Captured {
         match self.count {
             Count::Slots => self.here.objects,
             Count::Active => self.active,
-            Count::Estimated => {
-                let owned = u64::from(online).min(self.here.slabs);
-                self.active
-                    .saturating_sub(owned * self.per_slab / 2)
-                    .max(self.active.min(1))
-            }
+            Count::Estimated => estimated_live(self.active, self.here.slabs, self.per_slab, online),
         }
     }
 

@@ -3,7 +3,7 @@
 use super::ask::Ask;
 use crate::exit::Failure;
 use flagstone_core::base::PageSize;
-use flagstone_core::policy::{Cpus, Engine, ObjectSpec, PcpZone, Policy, Population};
+use flagstone_core::policy::{Cpus, Engine, KernelCache, ObjectSpec, PcpZone, Policy, Population};
 use serde::Serialize;
 
 /// A policy and the name it was asked for by.
@@ -258,6 +258,11 @@ impl<'a> Plan<'a> {
                 let mut row = row(named, machine, &Object::Stride(cache.size));
                 row.cache = Some(&cache.name);
                 let policy = &named.policy;
+                // A capture names its caches, and a few ask for what their size does not tell.
+                let known = KernelCache::named(&cache.name);
+                row.sheaf_capacity = row
+                    .sheaf_capacity
+                    .map(|by_size| known.sheaf_capacity(policy.sheaf_rule, by_size));
                 let all = policy.population(cache.size, page_size, cpus, objects);
                 let spread = policy.population_spread(cache.size, page_size, cpus, objects);
                 row.cost = all.map(|all| Cost::of(objects, all, spread));

@@ -30,6 +30,18 @@ pub enum Scale {
 }
 
 impl Scale {
+    /// Its name, as the parent hands it to a measured process.
+    pub fn name(self) -> &'static str {
+        self.pick("full", "quick", "smoke")
+    }
+
+    /// The scale of this name.
+    pub fn named(name: &str) -> Option<Scale> {
+        [Scale::Full, Scale::Quick, Scale::Smoke]
+            .into_iter()
+            .find(|scale| scale.name() == name)
+    }
+
     /// The value for this scale.
     pub fn pick<T>(self, full: T, quick: T, smoke: T) -> T {
         match self {

@@ -1,0 +1,68 @@
+//! `flagstone sim interleave`: random programs at every interleaving, until something breaks.
+
+use crate::exit::{Failure, Outcome};
+use flagstone_sim::interleave::check;
+use rayon::prelude::*;
+use serde::Serialize;
+use std::process::ExitCode;
+
+/// The document of `--json`.
+#[derive(Serialize)]
+struct Document {
+    schema: &'static str,
+    first_seed: u64,
+    seeds: u64,
+    operations: u64,
+    failures: Vec<String>,
+}
+
+/// Runs the seeds; prints one line for each that fails, with the call that shows it again.
+pub(super) fn run(seeds: &[u64], json: bool) -> Outcome {
+    let bar = super::progress(seeds.len() as u64);
+    let outcomes: Vec<_> = seeds
+        .par_iter()
+        .map(|&seed| {
+            let outcome = check(seed, false);
+            bar.inc(1);
+            outcome
+        })
+        .collect();
+    bar.finish_and_clear();
+    let operations = outcomes
+        .iter()
+        .flatten()
+        .map(|summary| summary.operations)
+        .sum();
+    let failures: Vec<String> = outcomes
+        .iter()
+        .filter_map(|outcome| outcome.as_ref().err())
+        .map(|f| format!("{f}; replay: flagstone sim interleave --seed {}", f.seed))
+        .collect();
+    let failed = failures.len();
+    if json {
+        let document = Document {
+            schema: "flagstone.interleave/1",
+            first_seed: seeds[0],
+            seeds: seeds.len() as u64,
+            operations,
+            failures,
+        };
+        println!(
+            "{}",
+            serde_json::to_string_pretty(&document).expect("plain data")
+        );
+    } else {
+        failures.iter().for_each(|line| println!("{line}"));
+        println!(
+            "{} seeds, {operations} operations, {failed} failures",
+            seeds.len()
+        );
+    }
+    if failed > 0 {
+        return Err(Failure::Finding(format!(
+            "sim: {failed} of {} seeds failed",
+            seeds.len()
+        )));
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,298 @@
+//! `flagstone sim`: parse and check everything first, then run all rows, then print.
+
+mod interleave;
+mod plot;
+mod table;
+
+use crate::exit::{Failure, Outcome as CommandOutcome};
+use flagstone_sim::Placement;
+use flagstone_sim::machine::{self, Machine};
+use flagstone_sim::report::Row;
+use flagstone_sim::scenario::{NamedPolicy, Outcome, Scenario};
+use flagstone_sim::window::Plan;
+use flagstone_sim::workload::{Params, WORKLOADS, Workload};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rayon::prelude::*;
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// The name that runs random programs at every interleaving instead of a workload.
+const INTERLEAVE: &str = "interleave";
+
+/// Most rows times seeds of one call: beyond it something was mistyped.
+const RUNS_MAX: u64 = 100_000;
+
+/// Run the core on virtual CPUs in virtual time.
+///
+/// The allocator is the real one; the CPUs are not: locks queue, cache lines travel and work
+/// takes what the machine's profile says, in virtual time. Figures are simulated, never measured.
+/// Shares are percent of the tasks' CPU time. A row that did not settle is marked and never called
+/// converged.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  flagstone sim hackbench --machine spr-2s-224 --policy linux-7.0 --policy flagstone --tasks 56,224
+  flagstone sim one-alloc-n-free --machine xeon-2007-8 --policy flagstone --size 128
+  flagstone sim random-mix --machine spr-2s-224@1024 --tasks 1024 --quick --json
+  flagstone sim interleave --seeds 10000    random programs, every access interleaved, checked
+  flagstone sim --list")]
+pub struct Args {
+    /// What to run; `--list` shows all
+    #[arg(required_unless_present = "list")]
+    workload: Option<String>,
+    /// List workloads and machines
+    #[arg(long)]
+    list: bool,
+    /// Machine profile, or NAME@CPUS to scale one, or a TOML file
+    #[arg(long, default_value = "this-machine", value_name = "M")]
+    machine: String,
+    /// Policy; repeat it, or separate by commas, to compare
+    #[arg(
+        long,
+        value_name = "P",
+        value_delimiter = ',',
+        default_value = "flagstone"
+    )]
+    policy: Vec<String>,
+    /// Set a knob on every policy, as in `slab_max_order=4`
+    #[arg(long, value_name = "K=V")]
+    set: Vec<String>,
+    /// Numbers of tasks, one CPU each [default: all CPUs]
+    #[arg(long, value_name = "N,..", value_delimiter = ',')]
+    tasks: Vec<String>,
+    /// First seed
+    #[arg(long, default_value_t = 1, value_name = "S")]
+    seed: u64,
+    /// Number of seeds; figures are means, the spread is printed
+    #[arg(long, default_value_t = 1, value_name = "K")]
+    seeds: u32,
+    /// Object size in bytes, for workloads that have one
+    #[arg(long, value_name = "B")]
+    size: Option<usize>,
+    /// Time outside the allocator for each operation in nanoseconds [default: the workload's]
+    #[arg(long, value_name = "NS")]
+    think: Option<f64>,
+    /// Fill one socket before the next instead of alternating
+    #[arg(long)]
+    compact: bool,
+    /// Look for 16 to 32 ms of virtual time instead of 64 to 512
+    #[arg(long)]
+    quick: bool,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+    /// Plot throughput over tasks, and bytes over time, as SVG into F; `-` plots in the terminal
+    #[arg(long, value_name = "F")]
+    plot: Option<PathBuf>,
+}
+
+/// The checked request.
+struct Request {
+    workload: &'static Workload,
+    machine: Machine,
+    policies: Vec<NamedPolicy>,
+    tasks: Vec<u32>,
+    seeds: Vec<u64>,
+    params: Params,
+    plan: Plan,
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> CommandOutcome {
+    if args.list {
+        table::list();
+        return Ok(ExitCode::SUCCESS);
+    }
+    if args.workload.as_deref() == Some(INTERLEAVE) {
+        let seeds = seeds(args).map_err(|line| Failure::Usage(format!("sim: {line}")))?;
+        return interleave::run(&seeds, args.json);
+    }
+    let request = check(args).map_err(|line| Failure::Usage(format!("sim: {line}")))?;
+    if let Some(path) = args.plot.as_deref() {
+        plot::check(path).map_err(|line| Failure::Usage(format!("sim: {line}")))?;
+    }
+    let started = Instant::now();
+    let rows = rows(&request).map_err(|line| Failure::Finding(format!("sim: {line}")))?;
+    if args.json {
+        println!("{}", table::json(&request, &rows));
+    } else {
+        table::print(&request, &rows, started.elapsed());
+    }
+    if let Some(path) = args.plot.as_deref() {
+        plot::draw(path, &request, &rows).map_err(|line| Failure::Usage(format!("sim: {line}")))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn check(args: &Args) -> Result<Request, String> {
+    let workload = Workload::named(args.workload.as_deref().unwrap_or_default())?;
+    let machine = machine(&args.machine)?;
+    let policies = args.policy.iter().map(|name| policy(name, &args.set));
+    let policies = policies.collect::<Result<Vec<_>, _>>()?;
+    let tasks = tasks(args, workload, &machine)?;
+    let seeds = seeds(args)?;
+    let runs = policies.len() as u64 * tasks.len() as u64 * u64::from(args.seeds);
+    if runs > RUNS_MAX {
+        return Err(format!(
+            "{runs} runs asked for; at most {RUNS_MAX} in one call"
+        ));
+    }
+    if args.size.is_some_and(|size| size == 0 || size > 8192) {
+        return Err("--size is from 1 to 8192 bytes".into());
+    }
+    if args
+        .think
+        .is_some_and(|think| !(0.0..=1e9).contains(&think))
+    {
+        return Err("--think is from 0 to 1000000000 ns".into());
+    }
+    Ok(Request {
+        workload,
+        machine,
+        policies,
+        tasks,
+        seeds,
+        params: Params {
+            size: args.size,
+            think_ns: args.think,
+            placement: args.compact.then_some(Placement::Compact),
+        },
+        plan: if args.quick { Plan::QUICK } else { Plan::FULL },
+    })
+}
+
+/// The seeds asked for.
+fn seeds(args: &Args) -> Result<Vec<u64>, String> {
+    if args.seeds == 0 {
+        return Err("--seeds 0 runs nothing; give at least 1".into());
+    }
+    if u64::from(args.seeds) > RUNS_MAX {
+        return Err(format!(
+            "--seeds {}: at most {RUNS_MAX} in one call",
+            args.seeds
+        ));
+    }
+    let last = args.seed.checked_add(u64::from(args.seeds) - 1);
+    let last = last.ok_or_else(|| {
+        format!(
+            "--seed {} leaves no room for {} seeds",
+            args.seed, args.seeds
+        )
+    })?;
+    Ok((args.seed..=last).collect())
+}
+
+fn machine(name: &str) -> Result<Machine, String> {
+    if !name.ends_with(".toml") {
+        return Machine::named(name);
+    }
+    let text =
+        std::fs::read_to_string(name).map_err(|error| format!("machine `{name}`: {error}"))?;
+    let stem = PathBuf::from(name);
+    let stem = stem
+        .file_stem()
+        .map(|stem| stem.to_string_lossy().into_owned());
+    Machine::parse(&stem.unwrap_or_else(|| name.to_owned()), &text)
+}
+
+fn policy(name: &str, settings: &[String]) -> Result<NamedPolicy, String> {
+    let mut named = NamedPolicy::parse(name)?;
+    for setting in settings {
+        let Some((key, value)) = setting.split_once('=') else {
+            return Err(format!("--set {setting}: give it as KEY=VALUE"));
+        };
+        named
+            .policy
+            .set(key, value)
+            .map_err(|error| error.to_string())?;
+        named.name = format!("{} {setting}", named.name);
+    }
+    Ok(named)
+}
+
+fn tasks(args: &Args, workload: &Workload, machine: &Machine) -> Result<Vec<u32>, String> {
+    let cpus = machine.cpus();
+    if args.tasks.is_empty() {
+        let all = cpus / workload.tasks.step * workload.tasks.step;
+        workload.check_tasks(all, cpus, &machine.name)?;
+        return Ok(vec![all]);
+    }
+    let parsed = args.tasks.iter().map(|word| {
+        let count: u32 = word
+            .parse()
+            .map_err(|_| format!("--tasks {word}: not a number of tasks"))?;
+        workload.check_tasks(count, cpus, &machine.name)?;
+        Ok(count)
+    });
+    parsed.collect()
+}
+
+/// Runs every policy with every number of tasks and every seed, spread over the host's cores.
+fn rows(request: &Request) -> Result<Vec<Row>, String> {
+    let mut runs = Vec::new();
+    for &tasks in &request.tasks {
+        for policy in &request.policies {
+            for &seed in &request.seeds {
+                runs.push(Scenario {
+                    machine: &request.machine,
+                    workload: request.workload,
+                    policy,
+                    tasks,
+                    seed,
+                    params: &request.params,
+                    plan: request.plan,
+                });
+            }
+        }
+    }
+    let bar = progress(runs.len() as u64);
+    let outcomes: Result<Vec<Outcome>, String> = runs
+        .par_iter()
+        .map(|scenario| {
+            let outcome = scenario.run().map_err(|line| {
+                format!(
+                    "{} on {}: {line}",
+                    scenario.policy.name, scenario.machine.name
+                )
+            });
+            bar.inc(1);
+            outcome
+        })
+        .collect();
+    bar.finish_and_clear();
+    let outcomes = outcomes?;
+    let chunks = outcomes.chunks(request.seeds.len());
+    let heads = runs.chunks(request.seeds.len()).map(|chunk| &chunk[0]);
+    Ok(heads
+        .zip(chunks)
+        .map(|(head, seeds)| Row::new(&head.policy.name, head.tasks, seeds))
+        .collect())
+}
+
+/// A bar on stderr, for work of more than two seconds on a terminal.
+fn progress(runs: u64) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::with_draw_target(Some(runs), ProgressDrawTarget::hidden());
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} runs, {elapsed}, {eta} left");
+    if let Ok(style) = style {
+        bar.set_style(style);
+    }
+    let later = bar.clone();
+    std::thread::spawn(move || {
+        // The wait is part of what is shown, not of any figure.
+        std::thread::sleep(Duration::from_secs(2));
+        if !later.is_finished() {
+            later.set_draw_target(ProgressDrawTarget::stderr());
+            later.enable_steady_tick(Duration::from_millis(200));
+        }
+    });
+    bar
+}
+
+/// Names for `--list`.
+fn known() -> (&'static [Workload], impl Iterator<Item = &'static str>) {
+    (WORKLOADS, machine::names())
+}

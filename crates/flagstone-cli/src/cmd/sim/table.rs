@@ -1,0 +1,173 @@
+//! Rows as a table for people and as one JSON document.
+
+use super::Request;
+use comfy_table::{CellAlignment, Table};
+use flagstone_sim::Machine;
+use flagstone_sim::report::Row;
+use flagstone_sim::workload::Kind;
+use serde::Serialize;
+use std::time::Duration;
+
+/// The document of `--json`.
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    workload: &'a str,
+    unit: &'a str,
+    machine: &'a str,
+    seed: u64,
+    seeds: usize,
+    method: &'static str,
+    rows: &'a [Row],
+}
+
+pub(super) fn json(request: &Request, rows: &[Row]) -> String {
+    let document = Document {
+        schema: "flagstone.sim/1",
+        workload: request.workload.name,
+        unit: request.workload.unit,
+        machine: &request.machine.name,
+        seed: request.seeds[0],
+        seeds: request.seeds.len(),
+        method: "simulated",
+        rows,
+    };
+    serde_json::to_string_pretty(&document).expect("rows are plain data")
+}
+
+pub(super) fn print(request: &Request, rows: &[Row], took: Duration) {
+    println!(
+        "{} on {} (simulated): {}; seed {}{}",
+        request.workload.name,
+        request.machine.name,
+        request.workload.unit,
+        request.seeds[0],
+        match request.seeds.len() {
+            1 => String::new(),
+            count => format!(" and {} more", count - 1),
+        }
+    );
+    let mut table = Table::new();
+    table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
+    let spread = request.seeds.len() > 1;
+    let mut head = vec!["tasks", "policy", "ops/task/s"];
+    if spread {
+        head.push("± %");
+    }
+    head.extend([
+        "lock %",
+        "list %",
+        "zone %",
+        "alloc ns",
+        "free ns",
+        "mean MiB",
+        "peak MiB",
+        "page allocs/1000",
+        "settled",
+    ]);
+    table.set_header(&head);
+    for row in rows {
+        let mut cells = vec![
+            row.tasks.to_string(),
+            row.policy.clone(),
+            format!("{:.0}", row.ops_per_task_per_s),
+        ];
+        if spread {
+            cells.push(format!("{:.1}", row.ops_spread));
+        }
+        cells.extend([
+            format!("{:.1}", row.lock_share),
+            format!("{:.1}", row.list_lock_share),
+            format!("{:.1}", row.zone_lock_share),
+            format!("{:.1}", row.alloc_ns),
+            format!("{:.1}", row.free_ns),
+            mib(row.mean_bytes),
+            mib(row.peak_bytes),
+            format!("{:.2}", row.page_allocs_per_1000_ops),
+            settled(row, request.workload.kind),
+        ]);
+        table.add_row(cells);
+    }
+    for column in table.column_iter_mut().enumerate().filter(|(i, _)| *i != 1) {
+        column.1.set_cell_alignment(CellAlignment::Right);
+    }
+    println!("{table}");
+    extras(rows);
+    let simulated: u64 = rows.iter().map(|row| row.simulated_ops).sum();
+    let speed = simulated as f64 / took.as_secs_f64().max(1e-9) / 1e6;
+    println!(
+        "{:.1} million allocator operations simulated in {:.1} s ({speed:.1} million a second)",
+        simulated as f64 / 1e6,
+        took.as_secs_f64()
+    );
+    for row in rows.iter().filter(|row| !row.converged) {
+        eprintln!(
+            "flagstone: sim: {} with {} tasks did not settle (drift {:+.1} % between the halves of \
+             its last window{}); do not quote its figures as steady",
+            row.policy,
+            row.tasks,
+            row.drift,
+            if row.backlog_grows {
+                ", and deferred frees pile up"
+            } else {
+                ""
+            }
+        );
+    }
+}
+
+fn settled(row: &Row, kind: Kind) -> String {
+    match kind {
+        Kind::Finite => "whole run".into(),
+        Kind::Steady if row.converged => {
+            format!("{:.0}..{:.0} ms", row.window_ms[0], row.window_ms[1])
+        }
+        Kind::Steady => format!("NO {:+.1} %", row.drift),
+    }
+}
+
+/// What only some workloads report, one line for each row that has it.
+fn extras(rows: &[Row]) {
+    for row in rows {
+        let mut parts = Vec::new();
+        if row.zone_pages_per_1000_ops > 0.0 {
+            parts.push(format!(
+                "zone pages/1000 {:.1}",
+                row.zone_pages_per_1000_ops
+            ));
+        }
+        if row.free_high_per_1000_ops > 0.0 {
+            parts.push(format!("free_high/1000 {:.2}", row.free_high_per_1000_ops));
+        }
+        if let Some(rate) = row.cache_miss_rate {
+            parts.push(format!("cache misses {rate:.2} %"));
+        }
+        for (name, value) in &row.details {
+            parts.push(format!("{name} {value:.0}"));
+        }
+        if !parts.is_empty() {
+            println!("{} {}: {}", row.tasks, row.policy, parts.join(", "));
+        }
+    }
+}
+
+fn mib(bytes: f64) -> String {
+    format!("{:.1}", bytes / f64::from(1 << 20))
+}
+
+pub(super) fn list() {
+    let (workloads, machines) = super::known();
+    println!("workloads");
+    for workload in workloads {
+        println!("  {:<24} {}", workload.name, workload.about);
+    }
+    println!(
+        "  {:<24} random programs, interleaved at every access, all invariants checked",
+        super::INTERLEAVE
+    );
+    println!("machines");
+    for name in machines {
+        let about = Machine::named(name).map(|machine| machine.about);
+        println!("  {name:<24} {}", about.unwrap_or_default());
+    }
+}

@@ -1,0 +1,139 @@
+//! `flagstone sim` from outside: good calls, bad calls, the JSON shape.
+
+use assert_cmd::Command;
+
+fn sim(words: &[&str]) -> assert_cmd::assert::Assert {
+    Command::cargo_bin("flagstone")
+        .unwrap()
+        .arg("sim")
+        .args(words)
+        .assert()
+}
+
+/// The one line a refused call prints.
+fn refusal(words: &[&str]) -> String {
+    let output = sim(words).code(2).get_output().clone();
+    assert!(output.stdout.is_empty(), "stdout is data only");
+    let line = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(line.lines().count(), 1, "{line}");
+    line
+}
+
+#[test]
+fn unknown_names_list_the_known_ones() {
+    let line = refusal(&["mmap2"]);
+    assert!(
+        line.contains("mmap2") && line.contains("mmap1") && line.contains("larson"),
+        "{line}"
+    );
+    let line = refusal(&["mmap1", "--machine", "cray"]);
+    assert!(
+        line.contains("cray") && line.contains("spr-2s-224"),
+        "{line}"
+    );
+    let line = refusal(&["mmap1", "--policy", "linux-9"]);
+    assert!(
+        line.contains("linux-9") && line.contains("linux-7.0"),
+        "{line}"
+    );
+}
+
+#[test]
+fn impossible_combinations_are_one_clear_line() {
+    let cases: [(&[&str], &str); 7] = [
+        (
+            &["mmap1", "--machine", "x86-16", "--tasks", "17"],
+            "16 CPUs",
+        ),
+        (
+            &["hackbench", "--machine", "x86-16", "--tasks", "3"],
+            "multiples of 2",
+        ),
+        (&["mmap1", "--seeds", "0"], "--seeds 0"),
+        (&["mmap1", "--tasks", "many"], "many"),
+        (&["mmap1", "--machine", "spr-2s-224@4096"], "4096"),
+        (&["mmap1", "--set", "slab_max_order"], "KEY=VALUE"),
+        (
+            &["mmap1", "--plot", "/nonexistent/plot.svg"],
+            "/nonexistent/plot.svg",
+        ),
+    ];
+    for (words, part) in cases {
+        let line = refusal(words);
+        assert!(line.contains(part), "{words:?}: {line}");
+    }
+}
+
+#[test]
+fn json_has_the_promised_fields_and_one_seed_gives_one_answer() {
+    let run = || {
+        let words = [
+            "random-mix",
+            "--machine",
+            "x86-16",
+            "--tasks",
+            "2,4",
+            "--policy",
+            "flagstone,linux-7.0",
+            "--quick",
+            "--json",
+            "--seed",
+            "7",
+        ];
+        let output = sim(&words).success().get_output().stdout.clone();
+        serde_json::from_slice::<serde_json::Value>(&output).unwrap()
+    };
+    let document = run();
+    assert_eq!(document["schema"], "flagstone.sim/1");
+    assert_eq!(document["workload"], "random-mix");
+    assert_eq!(document["machine"], "x86-16");
+    assert_eq!(document["seed"], 7);
+    let rows = document["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 4);
+    for row in rows {
+        for field in [
+            "tasks",
+            "ops_per_task_per_s",
+            "lock_share",
+            "list_lock_share",
+            "zone_lock_share",
+            "peak_bytes",
+            "mean_bytes",
+            "alloc_ns",
+            "free_ns",
+        ] {
+            assert!(row[field].is_number(), "{field}");
+        }
+        assert!(row["policy"].is_string() && row["ops_per_task_per_s"].as_f64() > Some(1.0));
+    }
+    assert_eq!(document, run(), "same seed, same figures, same digest");
+}
+
+#[test]
+fn a_plot_is_an_svg_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("plot.svg");
+    sim(&[
+        "larson",
+        "--machine",
+        "x86-16",
+        "--tasks",
+        "2",
+        "--quick",
+        "--plot",
+        path.to_str().unwrap(),
+    ])
+    .success();
+    let text = std::fs::read_to_string(path).unwrap();
+    assert!(text.starts_with("<svg") && text.contains("larson on x86-16 (simulated)"));
+}
+
+#[test]
+fn interleaved_seeds_run_and_are_counted() {
+    let output = sim(&["interleave", "--seeds", "20"])
+        .success()
+        .get_output()
+        .stdout
+        .clone();
+    assert!(String::from_utf8(output).unwrap().starts_with("20 seeds, "));
+}

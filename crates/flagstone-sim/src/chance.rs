@@ -1,0 +1,102 @@
+//! Seeded chance and the event digest: what makes a run repeatable, and shows that it was.
+
+use core::cell::Cell;
+
+/// A small generator (splitmix64): one seed, one sequence, on every machine.
+#[derive(Debug)]
+pub struct Chance {
+    state: Cell<u64>,
+}
+
+/// Mixes all bits of `value` into each other.
+#[inline]
+#[must_use]
+pub const fn mix(value: u64) -> u64 {
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}
+
+impl Chance {
+    /// The sequence of `seed`.
+    #[must_use]
+    pub const fn new(seed: u64) -> Self {
+        Self {
+            state: Cell::new(seed),
+        }
+    }
+
+    /// The next 64 bits.
+    #[inline]
+    pub fn next(&self) -> u64 {
+        let state = self.state.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.state.set(state);
+        mix(state)
+    }
+
+    /// A number below `bound` (which is not zero), all equally likely up to 1 in 2^32.
+    #[inline]
+    pub fn below(&self, bound: u32) -> u32 {
+        (((self.next() >> 32) * u64::from(bound)) >> 32) as u32
+    }
+
+    /// Whether something happens whose chance is `numerator` in `denominator`.
+    #[inline]
+    pub fn happens(&self, numerator: u32, denominator: u32) -> bool {
+        self.below(denominator) < numerator
+    }
+
+    /// A sequence of its own for part `index` of a run.
+    #[must_use]
+    pub fn fork(&self, index: u64) -> Self {
+        Self::new(mix(self.state.get() ^ mix(index.wrapping_add(1))))
+    }
+
+    /// Sample of an exponential distribution with this mean, in whole units.
+    pub fn exponential(&self, mean: f64) -> u64 {
+        let uniform = (self.next() >> 11) as f64 / (1u64 << 53) as f64;
+        (-(1.0 - uniform).ln() * mean) as u64
+    }
+}
+
+/// A hash over everything that happened, in order: same seed, same digest.
+#[derive(Debug, Default)]
+pub struct Digest {
+    state: Cell<u64>,
+}
+
+impl Digest {
+    /// Adds one event.
+    #[inline]
+    pub fn add(&self, event: u64) {
+        let state = self.state.get().rotate_left(23) ^ event;
+        self.state.set(state.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    }
+
+    /// The digest so far.
+    #[must_use]
+    pub fn value(&self) -> u64 {
+        mix(self.state.get())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_seed_gives_the_same_sequence_and_forks_differ() {
+        let (a, b) = (Chance::new(7), Chance::new(7));
+        let first: Vec<_> = (0..100).map(|_| a.next()).collect();
+        assert_eq!(first, (0..100).map(|_| b.next()).collect::<Vec<_>>());
+        assert_ne!(a.fork(0).next(), a.fork(1).next());
+    }
+
+    #[test]
+    fn a_digest_depends_on_the_order_of_events() {
+        let (a, b) = (Digest::default(), Digest::default());
+        [1, 2].into_iter().for_each(|event| a.add(event));
+        [2, 1].into_iter().for_each(|event| b.add(event));
+        assert_ne!(a.value(), b.value());
+    }
+}

@@ -1,0 +1,240 @@
+//! Time on a virtual CPU: spending it, keeping order with the others, waiting.
+//!
+//! A CPU runs ahead of the others while it does private work, but by no more than a quantum;
+//! before it looks at shared state, everybody who is earlier runs first ([`Vm::sync`]). So shared
+//! events happen in the order of virtual time, and most work costs no switch at all.
+
+use crate::costs::{Ps, US};
+use crate::rcu::Deferred;
+use crate::tally::bump;
+use crate::vm::{State, Vm};
+
+/// How far private work may run ahead. Why 1 µs: without a bound, programs that poll each other
+/// see stale worlds (a build's lock share then falls by a third); shorter ones only cost switches.
+const QUANTUM: Ps = US;
+
+impl Vm {
+    /// Private work: takes longer while a sibling thread runs.
+    #[inline]
+    pub fn spend(&self, ps: Ps) {
+        let core = self.topology.core_of(self.cpu.get());
+        let running = self.core_running[core].get();
+        self.pass(self.costs.stretched(ps, running));
+    }
+
+    /// Lets time pass on this CPU.
+    #[inline]
+    pub(crate) fn pass(&self, ps: Ps) {
+        let now = self.now.get() + ps;
+        self.now.set(now);
+        if now > self.horizon.get().saturating_add(QUANTUM) {
+            self.switch();
+        }
+    }
+
+    /// Lets everybody who is earlier run first: afterwards this CPU is the earliest.
+    #[inline]
+    pub fn sync(&self) {
+        if self.now.get() > self.horizon.get() {
+            self.switch();
+        }
+    }
+
+    /// A scheduling point of the interleaved gear: perhaps somebody else, perhaps elsewhere.
+    #[cold]
+    pub(crate) fn point(&self) {
+        if !self.in_task.get() {
+            return;
+        }
+        let faults = self.options.faults;
+        self.now.set(self.now.get() + 1000);
+        if self.chance.happens(faults.switch, 1024) {
+            self.switch();
+        }
+        if self.chance.happens(faults.migrate, 1024) {
+            self.migrate(self.chance.below(self.topology.cpus()));
+        }
+    }
+
+    fn migrate(&self, cpu: u32) {
+        let left = &self.core_running[self.topology.core_of(self.cpu.get())];
+        left.set(left.get() - 1);
+        let joined = &self.core_running[self.topology.core_of(cpu)];
+        joined.set(joined.get() + 1);
+        self.threads[self.current.get() as usize].cpu.set(cpu);
+        self.cpu.set(cpu);
+    }
+
+    /// Gives way and comes back when it is this CPU's turn.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn switch(&self) {
+        if !self.in_task.get() {
+            return;
+        }
+        self.ready
+            .borrow_mut()
+            .insert(self.current.get(), self.now.get());
+        self.suspend();
+    }
+
+    /// Leaves the CPU without being runnable: somebody else makes it runnable again. Private work
+    /// of the sibling is not stretched meanwhile.
+    pub(crate) fn block(&self, state: State) {
+        let thread = &self.threads[self.current.get() as usize];
+        thread.state.set(state);
+        let core = &self.core_running[self.topology.core_of(self.cpu.get())];
+        core.set(core.get() - 1);
+        self.suspend();
+        let core = &self.core_running[self.topology.core_of(self.cpu.get())];
+        core.set(core.get() + 1);
+    }
+
+    /// Makes a blocked thread runnable at `at` (its own clock if that is later).
+    pub(crate) fn unblock(&self, thread: u32, at: Ps) {
+        let other = &self.threads[thread as usize];
+        other.state.set(State::Runnable);
+        let at = at.max(other.since.get());
+        let mut ready = self.ready.borrow_mut();
+        ready.insert(thread, at);
+        self.horizon
+            .set(ready.earliest().min(self.observe_at.get()));
+    }
+
+    /// Back to the scheduler; returns when it resumes this thread.
+    pub(crate) fn suspend(&self) {
+        let thread = &self.threads[self.current.get() as usize];
+        let yielder = thread.yielder.get();
+        assert!(!yielder.is_null(), "only programs give way");
+        // SAFETY: the yielder lives on this thread's own stack, below the frame we are in.
+        unsafe { (*yielder).suspend(()) };
+    }
+
+    /// Sleeps until somebody calls [`Vm::unpark`] (or already has), or the run ends.
+    pub fn park(&self) {
+        let thread = &self.threads[self.current.get() as usize];
+        if thread.woken.replace(false) || self.stopping() {
+            return;
+        }
+        let since = self.now.get();
+        thread.since.set(since);
+        self.block(State::Parked);
+        bump(&thread.tally.idle_ps, self.now.get() - since);
+    }
+
+    /// Wakes `thread`, which pays the price of waking up; nothing if it is awake, except that its
+    /// next [`Vm::park`] returns at once.
+    pub fn unpark(&self, thread: u32) {
+        self.unpark_after(thread, self.costs.wake);
+    }
+
+    /// Lets a thread that spins on a line of its own (parked, as far as time goes) see the change:
+    /// it pays a line transfer.
+    pub fn release_spinner(&self, thread: u32) {
+        let cpu = self.threads[thread as usize].cpu.get();
+        let journey = self.costs.line(self.topology.distance(self.cpu.get(), cpu));
+        self.unpark_after(thread, journey);
+    }
+
+    fn unpark_after(&self, thread: u32, delay: Ps) {
+        let other = &self.threads[thread as usize];
+        if other.state.get() == State::Parked {
+            self.unblock(thread, self.now.get() + delay);
+        } else {
+            other.woken.set(true);
+        }
+    }
+
+    /// Sleeps until `at`.
+    pub fn sleep_until(&self, at: Ps) {
+        let thread = &self.threads[self.current.get() as usize];
+        let now = self.now.get();
+        if at > now {
+            bump(&thread.tally.idle_ps, at - now);
+            self.now.set(at);
+            self.switch();
+        }
+    }
+
+    /// One operation of the workload is done.
+    #[inline]
+    pub fn count_op(&self) {
+        bump(&self.tally().ops, 1);
+    }
+
+    /// The program reads or writes `bytes` of an object.
+    #[inline]
+    pub fn use_object(&self, address: *const u8, bytes: usize) {
+        if !self.timed.get() {
+            return self.point();
+        }
+        let cpu = self.cpu.get();
+        let mut lines = self.lines.borrow_mut();
+        let mut cost = 0;
+        let first = address as usize;
+        for line in (first & !63..first + bytes.max(1)).step_by(64) {
+            cost += lines.object(line, cpu, &self.topology, &self.costs);
+        }
+        drop(lines);
+        self.pass(cost);
+    }
+
+    /// The program uses `bytes` of data in the page at `page`, through the data cache.
+    pub fn use_page(&self, page: *const u8, bytes: usize) {
+        let cluster = self.topology.cluster_of(self.cpu.get());
+        let mut data = self.data.borrow_mut();
+        let cost = data.touch_page(cluster, page as usize, bytes, &self.costs);
+        drop(data);
+        self.pass(cost);
+    }
+
+    /// The program uses this many lines of data that nobody moves.
+    pub fn use_own_data(&self, lines: u64) {
+        self.data.borrow_mut().other_uses(lines);
+    }
+
+    /// Hands an object over until a grace period has passed.
+    #[inline]
+    pub fn defer(&self, item: Deferred) {
+        self.rcu
+            .borrow_mut()
+            .defer(self.cpu.get(), self.now.get(), item);
+    }
+
+    /// Runs one batch of this CPU's deferred frees whose grace period is over.
+    #[inline]
+    pub fn run_deferred(&self, mut free: impl FnMut(Deferred)) {
+        let cpu = self.cpu.get();
+        self.rcu.borrow_mut().begin_pass(cpu);
+        loop {
+            let item = self.rcu.borrow_mut().take(cpu, self.now.get());
+            match item {
+                Some(item) => free(item),
+                None => return,
+            }
+        }
+    }
+
+    /// Takes all deferred frees of one CPU, ready or not: for the end of a run.
+    pub fn drain_deferred(&self, cpu: u32, mut free: impl FnMut(Deferred)) {
+        loop {
+            let item = self.rcu.borrow_mut().drain(cpu);
+            match item {
+                Some(item) => free(item),
+                None => return,
+            }
+        }
+    }
+
+    /// Objects whose grace period is not over or not yet acted on.
+    #[must_use]
+    pub fn deferred_backlog(&self) -> usize {
+        self.rcu.borrow().backlog()
+    }
+
+    /// Length of a grace period.
+    #[must_use]
+    pub fn grace(&self) -> Ps {
+        self.rcu.borrow().grace()
+    }
+}

@@ -1,0 +1,176 @@
+//! A profile's figures as integers of picoseconds, ready to be added to a clock.
+
+use crate::machine::{Machine, Queueing};
+use crate::topology::Distance;
+use flagstone_core::platform::{LockKind, Work};
+
+/// Picoseconds: the unit of virtual time. A u64 of them lasts 213 days.
+pub type Ps = u64;
+
+/// Picoseconds in a nanosecond.
+pub const NS: Ps = 1_000;
+/// Picoseconds in a microsecond.
+pub const US: Ps = 1_000_000;
+/// Picoseconds in a millisecond.
+pub const MS: Ps = 1_000_000_000;
+
+/// Hand-off and stretch factors are kept in units of 1/1024.
+const UNIT: u64 = 1024;
+
+/// The price list of a machine.
+#[derive(Clone, Debug)]
+pub struct Costs {
+    /// A line transfer by [`Distance`] (index zero: it is here already).
+    pub transfer: [Ps; 5],
+    /// A line nobody has.
+    pub dram: Ps,
+    /// A locked instruction beyond its access.
+    pub atomic: Ps,
+    /// One slot step.
+    pub slot: Ps,
+    /// A lock only this CPU takes.
+    pub local: Ps,
+    /// Taking another CPU's slots.
+    pub seize: Ps,
+    /// Waking a sleeper.
+    pub wake: Ps,
+    /// A data line that missed the last-level cache.
+    pub data_line: Ps,
+    fast: Ps,
+    slow: Ps,
+    object: Ps,
+    slab: Ps,
+    slab_page: Ps,
+    block: Ps,
+    page: Ps,
+    handoff: u64,
+    per_waiter: Ps,
+    queueing: Queueing,
+    slab_queueing: Queueing,
+    /// Stretch of private work with 0, 1, .. 8 running threads on the core.
+    stretch: [u64; 9],
+}
+
+fn ps(ns: f64) -> Ps {
+    (ns * NS as f64).round().max(0.0) as Ps
+}
+
+impl Costs {
+    /// The price list of `machine`.
+    #[must_use]
+    pub fn new(machine: &Machine) -> Self {
+        let (latency, work) = (&machine.latency_ns, &machine.work_ns);
+        let mut stretch = [UNIT; 9];
+        for (threads, factor) in stretch.iter_mut().enumerate().skip(2) {
+            let more = (machine.smt.slowdown - 1.0) * (threads - 1) as f64;
+            *factor = ((1.0 + more) * UNIT as f64).round() as u64;
+        }
+        Self {
+            transfer: [
+                ps(latency.l1),
+                ps(latency.sibling),
+                ps(latency.cluster.unwrap_or(latency.socket)),
+                ps(latency.socket),
+                ps(latency.remote),
+            ],
+            dram: ps(latency.dram),
+            atomic: ps(latency.atomic),
+            slot: ps(work.slot),
+            local: ps(work.local),
+            seize: ps(work.seize),
+            wake: ps(work.wake),
+            data_line: ps(machine.cache.line_ns),
+            fast: ps(work.fast),
+            slow: ps(work.slow),
+            object: ps(work.object),
+            slab: ps(work.slab),
+            slab_page: ps(work.slab_page),
+            block: ps(work.block),
+            page: ps(work.page),
+            handoff: (machine.locks.handoff * UNIT as f64).round() as u64,
+            per_waiter: ps(machine.locks.per_waiter_ns),
+            queueing: machine.locks.default,
+            slab_queueing: machine.locks.slab.unwrap_or(machine.locks.default),
+            stretch,
+        }
+    }
+
+    /// The price of private work.
+    #[inline]
+    #[must_use]
+    pub fn work(&self, work: Work) -> Ps {
+        match work {
+            Work::Fast => self.fast,
+            Work::Slow => self.slow,
+            Work::Objects(n) => self.object * u64::from(n),
+            Work::NewSlab(pages) => self.slab + self.slab_page * u64::from(pages),
+            Work::Blocks(n) => self.block * u64::from(n),
+            Work::Pages(n) => self.page * u64::from(n),
+        }
+    }
+
+    /// The price of bringing a line over `distance`.
+    #[inline]
+    #[must_use]
+    pub fn line(&self, distance: Distance) -> Ps {
+        self.transfer[distance as usize]
+    }
+
+    /// Who gets a lock of `kind` next.
+    #[inline]
+    #[must_use]
+    pub fn queueing(&self, kind: LockKind) -> Queueing {
+        if kind == LockKind::Slab {
+            self.slab_queueing
+        } else {
+            self.queueing
+        }
+    }
+
+    /// From the holder's release to the winner's first instruction, over `distance`, with
+    /// `others` still waiting.
+    #[inline]
+    #[must_use]
+    pub fn handoff(&self, kind: LockKind, distance: Distance, others: u64) -> Ps {
+        let line = self.line(distance) * self.handoff / UNIT;
+        match self.queueing(kind) {
+            Queueing::Queued => line,
+            Queueing::TestAndSet => line + self.per_waiter * (others + 1),
+        }
+    }
+
+    /// Private work of `ps` while `running` threads of the core run (this one included).
+    #[inline]
+    #[must_use]
+    pub fn stretched(&self, ps: Ps, running: u8) -> Ps {
+        if running <= 1 {
+            ps
+        } else {
+            ps * self.stretch[usize::from(running.min(8))] / UNIT
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queued_hand_off_ignores_the_crowd_and_a_test_and_set_one_pays_for_it() {
+        let spr = Costs::new(&Machine::named("spr-2s-224").unwrap());
+        let near = spr.handoff(LockKind::List, Distance::Socket, 0);
+        assert_eq!(near, 97_500, "65 ns times 1.5");
+        assert_eq!(near, spr.handoff(LockKind::List, Distance::Socket, 100));
+        let old = Costs::new(&Machine::named("xeon-2007-8").unwrap());
+        let alone = old.handoff(LockKind::List, Distance::Remote, 0);
+        let crowd = old.handoff(LockKind::List, Distance::Remote, 6);
+        assert_eq!(crowd - alone, 6 * 27_900);
+    }
+
+    #[test]
+    fn a_running_sibling_stretches_private_work() {
+        let spr = Costs::new(&Machine::named("spr-2s-224").unwrap());
+        assert_eq!(spr.stretched(1000, 1), 1000);
+        assert_eq!(spr.stretched(1000, 2), 1799);
+    }
+}

@@ -1,0 +1,124 @@
+//! Mailboxes between virtual CPUs: bounded queues in virtual time.
+//!
+//! A mailbox is the workload's own (a socket, a mail slot), not the allocator's: it charges one
+//! shared line for each step, and a reader or writer that has to wait sleeps.
+
+use crate::vm::Vm;
+use crate::world::Virtual;
+use core::cell::RefCell;
+use flagstone_core::platform::{Access, Line, Platform};
+use std::collections::VecDeque;
+
+/// A bounded queue with its own cache line.
+#[derive(Debug)]
+#[repr(align(64))]
+pub struct Mailbox<T> {
+    items: RefCell<VecDeque<T>>,
+    capacity: usize,
+    readers: RefCell<Vec<u32>>,
+    writers: RefCell<Vec<u32>>,
+}
+
+impl<T> Mailbox<T> {
+    /// An empty mailbox for `capacity` items.
+    #[must_use]
+    pub fn new(capacity: usize) -> Self {
+        Self {
+            items: RefCell::default(),
+            capacity,
+            readers: RefCell::default(),
+            writers: RefCell::default(),
+        }
+    }
+
+    fn touch(&self) {
+        Virtual::touch(Line::Node, core::ptr::from_ref(self).cast(), Access::Atomic);
+    }
+
+    /// Items in it.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.items.borrow().len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether no further item fits.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.len() >= self.capacity
+    }
+
+    /// Puts an item in, sleeping while it is full. `Err` hands the item back at the end of a run.
+    ///
+    /// # Errors
+    /// The item, when the run is over.
+    pub fn send(&self, vm: &Vm, item: T) -> Result<(), T> {
+        self.touch();
+        while self.is_full() {
+            if vm.stopping() {
+                return Err(item);
+            }
+            self.writers.borrow_mut().push(vm.current());
+            vm.park();
+        }
+        self.put(vm, item);
+        Ok(())
+    }
+
+    /// Puts an item in if it fits.
+    ///
+    /// # Errors
+    /// The item, when the mailbox is full.
+    pub fn offer(&self, vm: &Vm, item: T) -> Result<(), T> {
+        self.touch();
+        if self.is_full() {
+            return Err(item);
+        }
+        self.put(vm, item);
+        Ok(())
+    }
+
+    fn put(&self, vm: &Vm, item: T) {
+        self.items.borrow_mut().push_back(item);
+        wake_all(vm, &self.readers);
+    }
+
+    /// Takes an item, sleeping while there is none; `None` when the run is over and it is empty.
+    pub fn receive(&self, vm: &Vm) -> Option<T> {
+        loop {
+            if let Some(item) = self.poll(vm) {
+                return Some(item);
+            }
+            if vm.stopping() {
+                return None;
+            }
+            self.readers.borrow_mut().push(vm.current());
+            vm.park();
+        }
+    }
+
+    /// Takes an item if there is one.
+    pub fn poll(&self, vm: &Vm) -> Option<T> {
+        self.touch();
+        let item = self.items.borrow_mut().pop_front()?;
+        if self.len() * 2 <= self.capacity {
+            wake_all(vm, &self.writers);
+        }
+        Some(item)
+    }
+}
+
+/// Wakes everybody on a list of sleepers.
+fn wake_all(vm: &Vm, sleepers: &RefCell<Vec<u32>>) {
+    if sleepers.borrow().is_empty() {
+        return;
+    }
+    for sleeper in sleepers.take() {
+        vm.unpark(sleeper);
+    }
+}

@@ -1,0 +1,319 @@
+//! The directory of cache lines: who has a line, and until when it is on its way.
+//!
+//! ```text
+//!   address ─► shadow (4 bytes per 64-byte line, populated where touched)
+//!                0            never touched
+//!                1 + cpu      an object line: only its last CPU is kept
+//!                HOME | index a shared line ─► Entry { owner, busy-until } + sharer bitmap
+//! ```
+//!
+//! Two precisions, because there are millions of object lines and few shared ones. A shared line
+//! is moved by one CPU at a time: a miss starts when the line's last journey ended, so hot lines
+//! queue. An object line costs its distance from the CPU that touched it last.
+//!
+//! Not here: capacity. A line stays where it was last touched however long ago; the data-cache
+//! model (cache.rs) covers the effects of capacity on the data behind objects.
+
+use crate::costs::{Costs, Ps};
+use crate::mapping::Mapping;
+use crate::topology::Topology;
+use std::collections::HashMap;
+
+/// The table of all lines. Large machines read it at random: large pages save a third of the time.
+fn shadow(lines: usize) -> Mapping {
+    /// Tables of machines with more memory than this are worth large pages.
+    const LARGE: usize = 64 << 20;
+    let bytes = lines * size_of::<u32>();
+    let table = Mapping::new(bytes).expect("address space for the directory");
+    if bytes > LARGE { table.dense() } else { table }
+}
+
+const LINE_SHIFT: u32 = 6;
+const HOME: u32 = 1 << 31;
+const NOBODY: u16 = u16::MAX;
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    busy_until: Ps,
+    owner: u16,
+    /// More than the owner may read it.
+    shared: bool,
+}
+
+/// Where every line is.
+#[derive(Debug)]
+pub struct Directory {
+    shadow: Mapping,
+    base: usize,
+    lines: usize,
+    outside: HashMap<usize, u32>,
+    entries: Vec<Entry>,
+    sharers: Vec<u64>,
+    words: usize,
+    socket_masks: Vec<u64>,
+}
+
+impl Directory {
+    /// A directory for memory at `base`, `bytes` long.
+    ///
+    /// # Panics
+    /// If the system grants no address space for it.
+    #[must_use]
+    pub fn new(base: usize, bytes: usize, topology: &Topology) -> Self {
+        let words = (topology.cpus() as usize).div_ceil(64);
+        let lines = bytes >> LINE_SHIFT;
+        let sockets = 1
+            + (0..topology.cpus())
+                .map(|c| topology.socket_of(c))
+                .max()
+                .unwrap_or(0);
+        let mut socket_masks = vec![0u64; words * usize::from(sockets)];
+        for cpu in 0..topology.cpus() {
+            let socket = usize::from(topology.socket_of(cpu));
+            socket_masks[socket * words + cpu as usize / 64] |= 1 << (cpu % 64);
+        }
+        Self {
+            shadow: shadow(lines),
+            base,
+            lines,
+            outside: HashMap::new(),
+            entries: Vec::new(),
+            sharers: Vec::new(),
+            words,
+            socket_masks,
+        }
+    }
+
+    #[inline]
+    fn shadow_of(&mut self, address: usize) -> &mut u32 {
+        let line = address.wrapping_sub(self.base) >> LINE_SHIFT;
+        if line < self.lines {
+            // SAFETY: `line < lines`, and the mapping holds one aligned u32 for each line, zeroed
+            // or written by us; the borrow of `self` makes this the only reference.
+            unsafe { self.shadow.start().cast::<u32>().add(line).as_mut() }
+        } else {
+            self.outside.entry(address >> LINE_SHIFT).or_insert(0)
+        }
+    }
+
+    /// `cpu` accesses an object's line; returns what that costs.
+    #[inline]
+    pub fn object(&mut self, address: usize, cpu: u32, topology: &Topology, costs: &Costs) -> Ps {
+        let shadow = self.shadow_of(address);
+        let last = *shadow;
+        if last == cpu + 1 {
+            return costs.transfer[0];
+        }
+        if last & HOME != 0 {
+            return self.take_home(last & !HOME, cpu, topology, costs);
+        }
+        *shadow = cpu + 1;
+        if last == 0 {
+            costs.dram
+        } else {
+            costs.line(topology.distance(cpu, last - 1))
+        }
+    }
+
+    /// A line that is shared at times is used as a private one: the owner changes, nobody queues.
+    #[cold]
+    fn take_home(&mut self, home: u32, cpu: u32, topology: &Topology, costs: &Costs) -> Ps {
+        let entry = &mut self.entries[home as usize];
+        let cost = match entry.owner {
+            NOBODY => costs.dram,
+            owner => costs.line(topology.distance(cpu, u32::from(owner))),
+        };
+        let at = entry.busy_until;
+        self.give(home, cpu, at);
+        cost
+    }
+
+    /// Index of the entry of a shared line.
+    #[inline]
+    pub fn home(&mut self, address: usize) -> u32 {
+        let shadow = *self.shadow_of(address);
+        if shadow & HOME != 0 {
+            return shadow & !HOME;
+        }
+        let index = self.entries.len() as u32;
+        let owner = if shadow == 0 {
+            NOBODY
+        } else {
+            (shadow - 1) as u16
+        };
+        self.entries.push(Entry {
+            busy_until: 0,
+            owner,
+            shared: false,
+        });
+        self.sharers.resize(self.sharers.len() + self.words, 0);
+        *self.shadow_of(address) = HOME | index;
+        index
+    }
+
+    /// `cpu` reads a shared line at `now`; returns when it has it.
+    #[inline]
+    pub fn read(&mut self, home: u32, cpu: u32, now: Ps, topology: &Topology, costs: &Costs) -> Ps {
+        let entry = &mut self.entries[home as usize];
+        let here = costs.transfer[0];
+        if u32::from(entry.owner) == cpu {
+            return now + here;
+        }
+        let word = home as usize * self.words + cpu as usize / 64;
+        let bit = 1 << (cpu % 64);
+        if entry.shared && self.sharers[word] & bit != 0 {
+            return now + here;
+        }
+        let start = now.max(entry.busy_until);
+        let journey = match entry.owner {
+            NOBODY => costs.dram,
+            owner => costs.line(topology.distance(cpu, u32::from(owner))),
+        };
+        entry.busy_until = start + journey;
+        if entry.owner == NOBODY {
+            entry.owner = cpu as u16;
+        } else {
+            entry.shared = true;
+            self.sharers[word] |= bit;
+        }
+        start + journey
+    }
+
+    /// `cpu` takes a shared line for itself at `now`; returns when it has it.
+    #[inline]
+    pub fn write(
+        &mut self,
+        home: u32,
+        cpu: u32,
+        now: Ps,
+        topology: &Topology,
+        costs: &Costs,
+    ) -> Ps {
+        let entry = self.entries[home as usize];
+        if u32::from(entry.owner) == cpu && !entry.shared {
+            return now + costs.transfer[0];
+        }
+        let mut journey = match entry.owner {
+            NOBODY => costs.dram,
+            owner => costs.line(topology.distance(cpu, u32::from(owner))),
+        };
+        if entry.shared {
+            // All copies go: the farthest one decides.
+            let at = home as usize * self.words;
+            let socket = usize::from(topology.socket_of(cpu)) * self.words;
+            let near = &self.socket_masks[socket..socket + self.words];
+            let copies = &mut self.sharers[at..at + self.words];
+            let far = copies
+                .iter()
+                .zip(near)
+                .any(|(copy, near)| copy & !near != 0);
+            journey = journey.max(costs.transfer[if far { 4 } else { 2 }]);
+            copies.fill(0);
+        }
+        let start = now.max(entry.busy_until);
+        self.entries[home as usize] = Entry {
+            busy_until: start + journey,
+            owner: cpu as u16,
+            shared: false,
+        };
+        start + journey
+    }
+
+    /// A lock hand-off brought the line to `cpu`, where it is from `at` on.
+    #[inline]
+    pub fn give(&mut self, home: u32, cpu: u32, at: Ps) {
+        let from = home as usize * self.words;
+        self.sharers[from..from + self.words].fill(0);
+        self.entries[home as usize] = Entry {
+            busy_until: at,
+            owner: cpu as u16,
+            shared: false,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::costs::NS;
+    use crate::machine::Machine;
+
+    fn world() -> (Directory, Topology, Costs) {
+        let machine = Machine::named("spr-2s-224").unwrap();
+        let topology = Topology::new(&machine);
+        (
+            Directory::new(1 << 40, 1 << 20, &topology),
+            topology,
+            Costs::new(&machine),
+        )
+    }
+
+    #[test]
+    fn a_line_costs_its_distance_and_hot_lines_queue() {
+        let (mut lines, t, c) = world();
+        let home = lines.home((1 << 40) + 64);
+        assert_eq!(lines.write(home, 0, 0, &t, &c), 110 * NS, "from memory");
+        assert_eq!(
+            lines.write(home, 0, 200 * NS, &t, &c),
+            200 * NS + 1500,
+            "in L1"
+        );
+        assert_eq!(
+            lines.write(home, 56, 300 * NS, &t, &c),
+            470 * NS,
+            "across sockets"
+        );
+        assert_eq!(
+            lines.write(home, 57, 300 * NS, &t, &c),
+            535 * NS,
+            "waits for the journey before"
+        );
+    }
+
+    #[test]
+    fn readers_share_and_a_writer_pays_for_the_farthest_copy() {
+        let (mut lines, t, c) = world();
+        let home = lines.home(1 << 40);
+        lines.write(home, 0, 0, &t, &c);
+        for cpu in [1, 2, 56] {
+            let at = 1000 * NS * u64::from(cpu);
+            assert!(lines.read(home, cpu, at, &t, &c) > at + 2 * NS);
+            let again = lines.read(home, cpu, at + 500 * NS, &t, &c);
+            assert_eq!(again, at + 500 * NS + 1500, "a copy stays");
+        }
+        let end = lines.write(home, 0, 1_000_000 * NS, &t, &c);
+        assert_eq!(
+            end,
+            (1_000_000 + 170) * NS,
+            "the owner too waits for the far copy to go"
+        );
+        assert!(
+            lines.read(home, 1, 2_000_000 * NS, &t, &c) > 2_000_002 * NS,
+            "copies are gone"
+        );
+    }
+
+    #[test]
+    fn object_lines_remember_their_last_cpu_only() {
+        let (mut lines, t, c) = world();
+        let at = (1 << 40) + 4096;
+        let steps = [
+            (0, 110_000),
+            (0, 1500),
+            (112, 4000),
+            (1, 65_000),
+            (60, 170_000),
+        ];
+        for (cpu, cost) in steps {
+            assert_eq!(lines.object(at, cpu, &t, &c), cost);
+        }
+    }
+
+    #[test]
+    fn a_line_outside_the_arena_works_the_same() {
+        let (mut lines, t, c) = world();
+        let home = lines.home(64);
+        assert_eq!(home, lines.home(100));
+        assert_eq!(lines.write(home, 0, 0, &t, &c), 110 * NS);
+    }
+}

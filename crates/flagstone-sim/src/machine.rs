@@ -1,0 +1,355 @@
+//! Machine profiles: what a step costs on which machine, as data.
+//!
+//! ```text
+//!   machines/NAME.toml ──► Machine ──► Topology  who sits near whom        (topology.rs)
+//!                                 └──► Costs     picoseconds, ready to add (costs.rs)
+//! ```
+//!
+//! Every figure in a profile carries its source as a comment in the file: a document's own
+//! words, a fit on a base row, or an estimate that says so. A profile is never fitted to the
+//! patched side of a published pair. `NAME@CPUS` scales a profile to another CPU count by giving
+//! each socket more cores, everything else unchanged.
+
+use serde::Deserialize;
+
+/// The largest machine the simulator runs: line directories keep sharers as bitmaps of this size.
+pub const MAX_CPUS: u32 = 1024;
+
+/// How many CPUs there are and how they hang together.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Shape {
+    /// Packages.
+    pub sockets: u32,
+    /// Cores in one package.
+    pub cores_per_socket: u32,
+    /// Hardware threads of one core.
+    pub threads_per_core: u32,
+    /// Memory nodes.
+    pub nodes: u8,
+    /// Bytes in a page.
+    pub page_size: usize,
+    /// Physical memory in GiB.
+    pub memory_gib: usize,
+    /// Clock in GHz, to state times in cycles.
+    pub ghz: f64,
+}
+
+/// Moving a cache line, in nanoseconds, by where it comes from.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Latency {
+    /// It is in this CPU's own cache.
+    pub l1: f64,
+    /// The other thread of this core has it.
+    pub sibling: f64,
+    /// Another core of the same last-level cache has it; absent: as `socket`.
+    pub cluster: Option<f64>,
+    /// Another core of the same package has it.
+    pub socket: f64,
+    /// Another package has it.
+    pub remote: f64,
+    /// Nobody has it.
+    pub dram: f64,
+    /// What a locked instruction costs beyond the access.
+    pub atomic: f64,
+}
+
+/// Who gets a contended lock next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Queueing {
+    /// First come, first served; each waits on a line of its own.
+    Queued,
+    /// All waiters hammer one line; who wins is chance, and every waiter makes it slower.
+    TestAndSet,
+}
+
+/// Lock behaviour of the machine's kernel.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Locks {
+    /// All locks not named otherwise.
+    pub default: Queueing,
+    /// The lock of a single slab, if it differs.
+    pub slab: Option<Queueing>,
+    /// Hand-off over a plain line transfer between the same two CPUs.
+    pub handoff: f64,
+    /// Added to a test-and-set hand-off for each waiter, in nanoseconds.
+    pub per_waiter_ns: f64,
+}
+
+/// Simultaneous threads of one core.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Smt {
+    /// How much longer private work takes for each further running thread of the core.
+    pub slowdown: f64,
+}
+
+/// Private work in nanoseconds.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorkNs {
+    /// One step on a per-CPU slot.
+    pub slot: f64,
+    /// A fast path around it.
+    pub fast: f64,
+    /// Entering a slow path.
+    pub slow: f64,
+    /// One object handled.
+    pub object: f64,
+    /// Setting up a fresh slab, whatever its size.
+    pub slab: f64,
+    /// For each of its pages.
+    pub slab_page: f64,
+    /// One buddy block moved.
+    pub block: f64,
+    /// One page cleared and mapped.
+    pub page: f64,
+    /// A lock that only this CPU takes.
+    pub local: f64,
+    /// Stopping another CPU to take its slots.
+    pub seize: f64,
+    /// Waking a sleeping task.
+    pub wake: f64,
+}
+
+/// Deferred frees.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RcuShape {
+    /// Length of a grace period in milliseconds.
+    pub grace_ms: f64,
+    /// Callbacks run in one pass, at least.
+    pub batch: u32,
+}
+
+/// Data caches.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CacheShape {
+    /// Size of one last-level cache in KiB.
+    pub llc_kib: usize,
+    /// Cores that share it.
+    pub cluster_cores: u32,
+    /// A data line that missed it, in nanoseconds, overlap included.
+    pub line_ns: f64,
+}
+
+/// A machine profile.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Machine {
+    /// The name it is asked for by.
+    #[serde(default)]
+    pub name: String,
+    /// One line for people.
+    pub about: String,
+    /// CPUs, nodes, page size, memory.
+    pub topology: Shape,
+    /// Line transfers.
+    pub latency_ns: Latency,
+    /// Locks.
+    pub locks: Locks,
+    /// Sibling threads.
+    pub smt: Smt,
+    /// Private work.
+    pub work_ns: WorkNs,
+    /// Grace periods.
+    pub rcu: RcuShape,
+    /// Data caches.
+    pub cache: CacheShape,
+}
+
+/// The profiles that come with the program: name and text.
+const BUILT_IN: [(&str, &str); 9] = [
+    ("spr-2s-224", include_str!("../machines/spr-2s-224.toml")),
+    (
+        "intel-2s-224",
+        include_str!("../machines/intel-2s-224.toml"),
+    ),
+    (
+        "intel-2s-128",
+        include_str!("../machines/intel-2s-128.toml"),
+    ),
+    ("xeon-2007-8", include_str!("../machines/xeon-2007-8.toml")),
+    (
+        "x86-2way-2008",
+        include_str!("../machines/x86-2way-2008.toml"),
+    ),
+    ("power-160", include_str!("../machines/power-160.toml")),
+    ("x86-16", include_str!("../machines/x86-16.toml")),
+    ("epyc-2s-256", include_str!("../machines/epyc-2s-256.toml")),
+    (
+        "this-machine",
+        include_str!("../machines/this-machine.toml"),
+    ),
+];
+
+/// The names of the built-in profiles, in the order in which they are listed.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    BUILT_IN.iter().map(|(name, _)| *name)
+}
+
+impl Machine {
+    /// The profile called `name`, or `NAME@CPUS`: that profile scaled to `CPUS` logical CPUs.
+    ///
+    /// # Errors
+    /// One line: what is wrong and what is known, when the name is unknown or the CPU count
+    /// cannot be made of whole cores.
+    pub fn named(name: &str) -> Result<Self, String> {
+        let (base, cpus) = match name.split_once('@') {
+            Some((base, cpus)) => (base, Some(cpus)),
+            None => (name, None),
+        };
+        let Some((_, text)) = BUILT_IN.iter().find(|(known, _)| *known == base) else {
+            let known: Vec<_> = names().collect();
+            return Err(format!(
+                "unknown machine `{base}`; known: {} (NAME@CPUS scales one)",
+                known.join(", ")
+            ));
+        };
+        let machine = Self::parse(base, text)?;
+        match cpus {
+            None => Ok(machine),
+            Some(cpus) => {
+                let count = cpus
+                    .parse()
+                    .map_err(|_| format!("machine `{name}`: `{cpus}` is not a CPU count"))?;
+                machine.scaled(count)
+            }
+        }
+    }
+
+    /// A profile from TOML text, called `name`.
+    ///
+    /// # Errors
+    /// One line naming the profile and what is wrong with it.
+    pub fn parse(name: &str, text: &str) -> Result<Self, String> {
+        let mut machine: Self = toml::from_str(text).map_err(|error| {
+            let first = error.message().lines().next().unwrap_or("not readable");
+            format!("machine `{name}`: {first}")
+        })?;
+        machine.name = name.to_owned();
+        machine.check()?;
+        Ok(machine)
+    }
+
+    /// Logical CPUs.
+    #[must_use]
+    pub fn cpus(&self) -> u32 {
+        let shape = &self.topology;
+        shape.sockets * shape.cores_per_socket * shape.threads_per_core
+    }
+
+    /// The same machine with `cpus` logical CPUs: more or fewer cores in each socket, and last-level
+    /// caches that serve as many cores as before.
+    ///
+    /// # Errors
+    /// When `cpus` is not a multiple of sockets times threads, or beyond [`MAX_CPUS`].
+    pub fn scaled(&self, cpus: u32) -> Result<Self, String> {
+        let shape = &self.topology;
+        let step = shape.sockets * shape.threads_per_core;
+        if cpus == 0 || cpus > MAX_CPUS || !cpus.is_multiple_of(step) {
+            return Err(format!(
+                "machine `{}` scales to multiples of {step} CPUs from {step} to {MAX_CPUS}, not to {cpus}",
+                self.name
+            ));
+        }
+        let mut machine = self.clone();
+        machine.topology.cores_per_socket = cpus / step;
+        machine.name = format!("{}@{cpus}", self.name);
+        machine.cache.cluster_cores = machine.cache.cluster_cores.min(cpus / step);
+        Ok(machine)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let complain = |what: &str| Err(format!("machine `{}`: {what}", self.name));
+        let shape = &self.topology;
+        if self.cpus() == 0 || self.cpus() > MAX_CPUS {
+            return complain("needs 1 to 1024 CPUs");
+        }
+        if shape.threads_per_core > 8 {
+            return complain("at most 8 threads per core");
+        }
+        if shape.nodes == 0 || u32::from(shape.nodes) > shape.sockets * shape.cores_per_socket {
+            return complain("needs at least one memory node, and no more nodes than cores");
+        }
+        if flagstone_core::base::PageSize::new(shape.page_size).is_none() {
+            return complain("page_size must be a power of two from 512 bytes up");
+        }
+        if self.cache.cluster_cores == 0 || shape.memory_gib == 0 {
+            return complain("cluster_cores and memory_gib must not be zero");
+        }
+        let positive = [
+            shape.ghz,
+            self.latency_ns.l1,
+            self.latency_ns.socket,
+            self.latency_ns.remote,
+            self.rcu.grace_ms,
+        ];
+        if !positive.iter().all(|figure| *figure > 0.0) {
+            return complain("clock, latencies and grace period must be above zero");
+        }
+        if self.smt.slowdown < 1.0 || self.rcu.batch == 0 {
+            return complain("smt.slowdown is at least 1, rcu.batch at least 1");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_built_in_profile_reads_and_has_the_cpus_its_name_says() {
+        for name in names() {
+            let machine = Machine::named(name).unwrap();
+            let said: Option<u32> = name.rsplit('-').next().and_then(|n| n.parse().ok());
+            if let Some(said) = said.filter(|n| *n < 2000) {
+                assert_eq!(machine.cpus(), said, "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_figure_of_every_profile_has_a_source() {
+        for (name, text) in BUILT_IN {
+            for line in text.lines().filter(|line| line.contains(" = ")) {
+                let figure = !line.starts_with("about") && !line.starts_with('#');
+                assert!(!figure || line.contains("# "), "{name}: no source: {line}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_unknown_machine_lists_the_known_ones() {
+        let line = Machine::named("cray-1").unwrap_err();
+        assert!(line.contains("cray-1") && names().all(|name| line.contains(name)));
+    }
+
+    #[test]
+    fn a_profile_scales_to_1024_cpus_and_not_to_odd_counts() {
+        assert_eq!(Machine::named("spr-2s-224@1024").unwrap().cpus(), 1024);
+        for wrong in [
+            "spr-2s-224@0",
+            "spr-2s-224@1028",
+            "spr-2s-224@7",
+            "spr-2s-224@x",
+        ] {
+            assert!(Machine::named(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_profile_with_an_unknown_word_is_refused_in_one_line() {
+        let text = include_str!("../machines/x86-16.toml").replace("handoff", "handof");
+        let line = Machine::parse("x", &text).unwrap_err();
+        assert!(
+            line.starts_with("machine `x`: ") && line.lines().count() == 1,
+            "{line}"
+        );
+    }
+}

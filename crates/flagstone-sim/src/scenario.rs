@@ -1,0 +1,199 @@
+//! One run: a workload on a machine under a policy, with so many tasks and a seed.
+//!
+//! ```text
+//!   Scenario ─► Vm ─► core for the policy ─► programs ─► window ─► Outcome
+//! ```
+//!
+//! A finite workload's figures come from its whole run, a steady one's from the last window.
+
+use crate::costs::Ps;
+use crate::machine::Machine;
+use crate::subject::{self, Subject};
+use crate::tally::Totals;
+use crate::topology::Placement;
+use crate::vm::{Options, Vm};
+use crate::watch::Watch;
+use crate::window::{Plan, run_steady};
+use crate::workload::{Env, Kind, Params, Workload};
+use core::cell::RefCell;
+use flagstone_core::policy::Policy;
+
+/// Tasks never start in step: each begins at random within this time.
+const STAGGER: Ps = 5 * crate::costs::US;
+
+/// A policy and the name it was asked for by.
+#[derive(Clone, Debug)]
+pub struct NamedPolicy {
+    /// As given on the command line.
+    pub name: String,
+    /// The knobs.
+    pub policy: Policy,
+}
+
+impl NamedPolicy {
+    /// The policy called `name`.
+    ///
+    /// # Errors
+    /// One line with the known names, or the reason why the simulator cannot run it.
+    pub fn parse(name: &str) -> Result<Self, String> {
+        let policy = Policy::parse(name).map_err(|error| error.to_string())?;
+        if !subject::engine_runs(policy.engine) {
+            return Err(format!(
+                "policy '{name}' needs the {:?} engine, which this build does not have",
+                policy.engine
+            ));
+        }
+        Ok(Self {
+            name: name.to_owned(),
+            policy,
+        })
+    }
+}
+
+/// Everything that decides a run.
+#[derive(Clone, Debug)]
+pub struct Scenario<'a> {
+    /// The machine.
+    pub machine: &'a Machine,
+    /// The workload.
+    pub workload: &'static Workload,
+    /// The policy.
+    pub policy: &'a NamedPolicy,
+    /// Tasks, one for each CPU used.
+    pub tasks: u32,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// The user's settings.
+    pub params: &'a Params,
+    /// How long to look.
+    pub plan: Plan,
+}
+
+/// What a run showed.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// What happened in the window.
+    pub totals: Totals,
+    /// Length of the window.
+    pub span: Ps,
+    /// Where it began.
+    pub from: Ps,
+    /// Whether the figures are steady (a finite run always is).
+    pub converged: bool,
+    /// Relative drift between the halves.
+    pub drift: f64,
+    /// Bytes likewise.
+    pub bytes_drift: f64,
+    /// Mean bytes in use.
+    pub mean_bytes: usize,
+    /// Most bytes in use.
+    pub peak_bytes: usize,
+    /// Deferred frees pile up.
+    pub backlog_grows: bool,
+    /// Time and bytes.
+    pub history: Vec<(Ps, usize)>,
+    /// Figures of the workload's own harness.
+    pub details: Vec<(String, f64)>,
+    /// Hash over all events.
+    pub digest: u64,
+    /// Allocator operations simulated, warm-up included.
+    pub simulated: u64,
+}
+
+impl Scenario<'_> {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// One line: the machine has no memory for it, or a fault or broken invariant with the seed
+    /// that shows it.
+    pub fn run(&self) -> Result<Outcome, String> {
+        let options = Options {
+            seed: self.seed,
+            ..Options::default()
+        };
+        let vm = Vm::new(self.machine.clone(), options);
+        let subject = vm.boot(|| Subject::new(&vm, &self.policy.policy))?;
+        let placement = self.params.placement.unwrap_or(Placement::Spread);
+        let cpus = vm.topology.place(self.tasks, placement);
+        let details = RefCell::new(Vec::new());
+        let env = Env {
+            vm: &vm,
+            subject: &subject,
+            cpus: &cpus,
+            params: self.params,
+            details: &details,
+        };
+        let programs = vm.boot(|| (self.workload.make)(&env));
+        vm.stagger(STAGGER);
+        let mut outcome = match self.workload.kind {
+            Kind::Steady => self.steady(&vm, &subject, programs)?,
+            Kind::Finite => finite(&vm, &subject, programs)?,
+        };
+        outcome.digest = vm.digest();
+        let all = vm.totals();
+        outcome.simulated = all.allocs + all.frees;
+        outcome.details = details.take();
+        Ok(outcome)
+    }
+
+    fn steady(
+        &self,
+        vm: &Vm,
+        subject: &Subject,
+        programs: Vec<(u32, crate::Program<'_>)>,
+    ) -> Result<Outcome, String> {
+        let steady = run_steady(vm, subject, programs, self.plan).map_err(|f| f.to_string())?;
+        Ok(Outcome {
+            totals: steady.totals,
+            span: steady.span,
+            from: steady.from,
+            converged: steady.converged,
+            drift: steady.drift,
+            bytes_drift: steady.bytes_drift,
+            mean_bytes: steady.mean_bytes,
+            peak_bytes: steady.peak_bytes,
+            backlog_grows: steady.backlog_grows,
+            history: steady.history,
+            details: Vec::new(),
+            digest: 0,
+            simulated: 0,
+        })
+    }
+}
+
+fn finite(
+    vm: &Vm,
+    subject: &Subject,
+    programs: Vec<(u32, crate::Program<'_>)>,
+) -> Result<Outcome, String> {
+    /// Time between two looks at memory.
+    const LOOK: Ps = crate::costs::MS / 4;
+    let mut watch = Watch::new(vm, subject);
+    let mut history = vec![(0, watch.look(vm, subject, &mut Totals::default()))];
+    vm.run(programs, LOOK, |vm| {
+        let bytes = watch.look(vm, subject, &mut Totals::default());
+        history.push((vm.now(), bytes));
+        Some(vm.now() + LOOK)
+    })
+    .map_err(|failure| failure.to_string())?;
+    let mut totals = vm.totals();
+    let end = watch.look(vm, subject, &mut totals);
+    history.push((vm.latest(), end));
+    let span = vm.latest();
+    let bytes = history.iter().map(|look| look.1);
+    Ok(Outcome {
+        totals,
+        span,
+        from: 0,
+        converged: true,
+        drift: 0.0,
+        bytes_drift: 0.0,
+        mean_bytes: bytes.clone().sum::<usize>() / history.len(),
+        peak_bytes: bytes.max().unwrap_or(0),
+        backlog_grows: false,
+        history,
+        details: Vec::new(),
+        digest: 0,
+        simulated: 0,
+    })
+}

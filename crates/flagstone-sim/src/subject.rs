@@ -1,0 +1,200 @@
+//! The allocator under simulation: the core, built in the memory of a virtual machine.
+//!
+//! Nothing of an allocator is here: calls go to the core, and on the way the time they take is
+//! noted.
+
+use crate::tally::bump;
+use crate::vm::Vm;
+use crate::world::Virtual;
+use core::mem::MaybeUninit;
+use core::ptr::NonNull;
+use flagstone_core::base::{CacheId, NodeId, Order, Pfn};
+use flagstone_core::page::{PageConfig, Retention};
+use flagstone_core::platform::Platform;
+use flagstone_core::policy::{Engine, Policy};
+use flagstone_core::slab::{CacheRequest, Slabs};
+
+/// The core on a virtual machine.
+pub struct Subject {
+    slabs: Box<MaybeUninit<Slabs<Virtual>>>,
+    page_bytes: usize,
+}
+
+/// Whether the core of this build can run caches of `engine`.
+#[must_use]
+pub fn engine_runs(engine: Engine) -> bool {
+    matches!(engine, Engine::Sheaf)
+}
+
+impl Subject {
+    /// Builds the core for `policy`. To be called inside [`Vm::boot`].
+    ///
+    /// # Errors
+    /// One line, when the machine has no memory for it.
+    pub fn new(vm: &Vm, policy: &Policy) -> Result<Self, String> {
+        // The whole memory of the machine: pageset marks follow from it.
+        let span = Virtual::memory_limit();
+        let mut config = PageConfig::of(policy);
+        config.span_bytes = span;
+        config.span_bytes_min = span / 8;
+        if policy.limits.retain_bytes_min == 0 {
+            // A kernel has nobody to give memory back to.
+            config.retention = Retention::KEEP_ALL;
+        }
+        let mut slabs = Box::new(MaybeUninit::uninit());
+        // SAFETY: the box is writable, aligned, ours alone, and its contents never move.
+        unsafe { Slabs::init(slabs.as_mut_ptr(), &config, policy) }
+            .map_err(|_| String::from("the simulated machine has no memory for the allocator"))?;
+        Ok(Self {
+            slabs,
+            page_bytes: vm.machine.topology.page_size,
+        })
+    }
+
+    /// The core's slab layer.
+    #[inline]
+    #[must_use]
+    pub fn slabs(&self) -> &Slabs<Virtual> {
+        // SAFETY: `new` initialised it, and it lives as long as the box.
+        unsafe { self.slabs.assume_init_ref() }
+    }
+
+    /// Makes a cache of plain objects.
+    ///
+    /// # Panics
+    /// If the core refuses: workloads ask for sizes that every policy can hold.
+    #[must_use]
+    pub fn cache(&self, name: &str, object_size: usize) -> CacheId {
+        let request = CacheRequest::new(name, object_size);
+        self.create(&request)
+    }
+
+    /// Makes one of the general-purpose caches.
+    ///
+    /// # Panics
+    /// As [`Subject::cache`].
+    #[must_use]
+    pub fn kmalloc(&self, name: &str, object_size: usize) -> CacheId {
+        let mut request = CacheRequest::new(name, object_size);
+        request.kmalloc = true;
+        request.align = 8;
+        self.create(&request)
+    }
+
+    /// Makes a cache for which opt-in policies are asked for sheaves of `capacity` objects.
+    ///
+    /// # Panics
+    /// As [`Subject::cache`].
+    #[must_use]
+    pub fn cache_with_sheaves(&self, name: &str, object_size: usize, capacity: u32) -> CacheId {
+        let mut request = CacheRequest::new(name, object_size);
+        request.sheaf_capacity = capacity;
+        self.create(&request)
+    }
+
+    fn create(&self, request: &CacheRequest<'_>) -> CacheId {
+        match self.slabs().create_cache(request) {
+            Ok(id) => id,
+            Err(error) => panic!(
+                "no cache {} of {} B: {error:?}",
+                request.name, request.object_size
+            ),
+        }
+    }
+
+    /// Takes an object; ends the run when memory is exhausted.
+    #[inline]
+    #[must_use]
+    pub fn alloc(&self, vm: &Vm, cache: CacheId) -> NonNull<u8> {
+        match self.try_alloc(vm, cache) {
+            Some(object) => object,
+            None => vm.fail("the simulated machine ran out of memory"),
+        }
+    }
+
+    /// Takes an object, if there is memory for it.
+    #[inline]
+    #[must_use]
+    pub fn try_alloc(&self, vm: &Vm, cache: CacheId) -> Option<NonNull<u8>> {
+        let start = vm.now();
+        let slabs = self.slabs();
+        let object = slabs.alloc(slabs.cache(cache));
+        let tally = vm.tally();
+        bump(&tally.allocs, 1);
+        bump(&tally.alloc_ps, vm.now() - start);
+        object
+    }
+
+    /// Gives an object back.
+    ///
+    /// # Safety
+    /// 1. `object` came from this cache and is not used again.
+    #[inline]
+    pub unsafe fn free(&self, vm: &Vm, cache: CacheId, object: NonNull<u8>) {
+        let start = vm.now();
+        let slabs = self.slabs();
+        // SAFETY: obligation 1.
+        unsafe { slabs.free(slabs.cache(cache), object) };
+        let tally = vm.tally();
+        bump(&tally.frees, 1);
+        bump(&tally.free_ps, vm.now() - start);
+    }
+
+    /// Takes a block of pages near the running CPU; ends the run when memory is exhausted.
+    #[must_use]
+    pub fn alloc_pages(&self, vm: &Vm, order: Order) -> Pfn {
+        match self.try_alloc_pages(vm, order) {
+            Some(pfn) => pfn,
+            None => vm.fail("the simulated machine ran out of pages"),
+        }
+    }
+
+    /// Takes a block of pages, if there is one.
+    #[must_use]
+    pub fn try_alloc_pages(&self, vm: &Vm, order: Order) -> Option<Pfn> {
+        let start = vm.now();
+        let node: NodeId = Virtual::node_of(Virtual::current_cpu());
+        let block = self.slabs().pages().alloc_block(order, node);
+        let tally = vm.tally();
+        bump(&tally.allocs, 1);
+        bump(&tally.alloc_ps, vm.now() - start);
+        block.map(|block| block.pfn)
+    }
+
+    /// Gives a block of pages back.
+    ///
+    /// # Safety
+    /// 1. `pfn` came from [`Subject::alloc_pages`] with this order and is not used again.
+    pub unsafe fn free_pages(&self, vm: &Vm, pfn: Pfn, order: Order) {
+        let start = vm.now();
+        // SAFETY: obligation 1.
+        unsafe { self.slabs().pages().free_block(pfn, order) };
+        let tally = vm.tally();
+        bump(&tally.frees, 1);
+        bump(&tally.free_ps, vm.now() - start);
+    }
+
+    /// The address of a page.
+    #[must_use]
+    pub fn page_address(&self, pfn: Pfn) -> *const u8 {
+        self.slabs().pages().address(pfn).as_ptr()
+    }
+
+    /// Bytes of pages handed out, those in pagesets not counted; without a lock.
+    #[must_use]
+    pub fn in_use_bytes(&self) -> usize {
+        self.slabs().pages().in_use().0 * self.page_bytes
+    }
+
+    /// Memory nodes that have a zone.
+    #[must_use]
+    pub fn nodes(&self) -> u8 {
+        self.slabs().node_count()
+    }
+
+    /// Bytes in a page.
+    #[must_use]
+    pub fn page_bytes(&self) -> usize {
+        self.page_bytes
+    }
+}

@@ -1,0 +1,370 @@
+//! The virtual machine: CPUs, memory, lines, locks and chance of one run.
+//!
+//! ```text
+//!             core ─► Virtual (world.rs) ─► Vm ─┬─ clock.rs     time: spend, sync, block, park
+//!                                               ├─ schedule.rs  who runs: coroutines, observers
+//!                                               ├─ lines.rs     where cache lines are
+//!                                               ├─ locking.rs   locks in virtual time
+//!                                               ├─ arena.rs     memory, budget
+//!                                               └─ rcu.rs cache.rs tally.rs chance.rs
+//! ```
+//!
+//! One operating-system thread runs one machine; several threads run several at once. The core
+//! reaches its machine through a thread-local, which [`Vm::boot`] and [`Vm::run`] set. Shared
+//! state is in cells: no borrow is ever held while another virtual CPU may run.
+
+use crate::arena::Arena;
+use crate::cache::DataCache;
+use crate::chance::{Chance, Digest};
+use crate::costs::{Costs, MS, Ps};
+use crate::lines::Directory;
+use crate::machine::Machine;
+use crate::rcu::Rcu;
+use crate::ready::Ready;
+use crate::tally::{Tally, Totals};
+use crate::topology::Topology;
+use crate::waiters::Waiters;
+use core::cell::{Cell, RefCell};
+use core::fmt;
+use corosensei::Yielder;
+use flagstone_core::platform::LockKind;
+
+/// How virtual CPUs take turns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Gear {
+    /// In the order of virtual time, with costs: for speed and policy.
+    #[default]
+    Timed,
+    /// At random at every shared access, with injected faults: for races.
+    Interleaved,
+}
+
+/// Faults to inject, each as a chance in 1024.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Faults {
+    /// A slot step is preceded by a restart: another CPU runs, perhaps the caller migrates.
+    pub restart: u32,
+    /// A request for memory is refused.
+    pub refuse: u32,
+    /// A scheduling point lets somebody else run (interleaved gear only).
+    pub switch: u32,
+    /// A scheduling point moves the caller to another CPU (interleaved gear only).
+    pub migrate: u32,
+    /// A planted bug: slot steps can be interrupted in the middle. Only to see that checks find it.
+    pub torn_slots: bool,
+}
+
+/// What a machine is started with, apart from its profile.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Seed of everything random.
+    pub seed: u64,
+    /// How CPUs take turns.
+    pub gear: Gear,
+    /// Faults to inject.
+    pub faults: Faults,
+    /// Address space of the arena in bytes; zero: what the profile's memory needs.
+    pub arena_bytes: usize,
+    /// Memory that may be in use at a time in bytes; zero: what the profile says.
+    pub budget_bytes: usize,
+    /// Threads of execution; zero: one for each CPU. More threads than CPUs only in the
+    /// interleaved gear, where threads migrate.
+    pub threads: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            seed: 1,
+            gear: Gear::Timed,
+            faults: Faults::default(),
+            arena_bytes: 0,
+            budget_bytes: 0,
+            threads: 0,
+        }
+    }
+}
+
+/// A run that ended because something was wrong.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Failure {
+    /// What is wrong, in one line.
+    pub what: String,
+    /// The seed that shows it.
+    pub seed: u64,
+    /// When, in nanoseconds of virtual time.
+    pub at_ns: u64,
+    /// On which thread of execution.
+    pub thread: u32,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} (virtual thread {}, {} ns, seed {})",
+            self.what, self.thread, self.at_ns, self.seed
+        )
+    }
+}
+
+/// What a thread of execution is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum State {
+    /// Not started, or finished.
+    Absent,
+    /// Running, or waiting for its turn.
+    Runnable,
+    /// In the queue of the lock at this address.
+    Waiting(usize),
+    /// Asleep until somebody wakes it.
+    Parked,
+}
+
+#[derive(Debug)]
+pub(crate) struct Thread {
+    pub(crate) clock: Cell<Ps>,
+    pub(crate) state: Cell<State>,
+    pub(crate) since: Cell<Ps>,
+    /// Somebody woke it while it was not asleep.
+    pub(crate) woken: Cell<bool>,
+    /// The CPU it runs on.
+    pub(crate) cpu: Cell<u32>,
+    pub(crate) yielder: Cell<*const Yielder<(), ()>>,
+    pub(crate) held: RefCell<Vec<LockKind>>,
+    pub(crate) tally: Tally,
+}
+
+/// A virtual machine.
+#[derive(Debug)]
+pub struct Vm {
+    /// The profile.
+    pub machine: Machine,
+    /// Who sits where.
+    pub topology: Topology,
+    /// What things cost.
+    pub costs: Costs,
+    /// How this run was started.
+    pub options: Options,
+    /// Everything random.
+    pub chance: Chance,
+    pub(crate) digest: Digest,
+    /// The running thread, its CPU, its clock, and the time of the next event of anybody else.
+    pub(crate) current: Cell<u32>,
+    pub(crate) cpu: Cell<u32>,
+    pub(crate) now: Cell<Ps>,
+    pub(crate) horizon: Cell<Ps>,
+    pub(crate) observe_at: Cell<Ps>,
+    pub(crate) in_task: Cell<bool>,
+    /// A program runs in the timed gear: things cost time. Not while booting or observing.
+    pub(crate) timed: Cell<bool>,
+    pub(crate) stopping: Cell<bool>,
+    pub(crate) threads: Vec<Thread>,
+    /// Running threads of each core.
+    pub(crate) core_running: Vec<Cell<u8>>,
+    pub(crate) ready: RefCell<Ready>,
+    pub(crate) lines: RefCell<Directory>,
+    pub(crate) waiters: RefCell<Waiters>,
+    pub(crate) rcu: RefCell<Rcu>,
+    pub(crate) data: RefCell<DataCache>,
+    pub(crate) failure: RefCell<Option<Failure>>,
+    // Last: the directory and everything above refer to its addresses.
+    pub(crate) arena: RefCell<Arena>,
+}
+
+thread_local! {
+    static CURRENT: Cell<*const Vm> = const { Cell::new(core::ptr::null()) };
+}
+
+/// The machine this operating-system thread is running.
+///
+/// # Panics
+/// Outside [`Vm::boot`] and [`Vm::run`].
+#[inline]
+pub(crate) fn current<'a>() -> &'a Vm {
+    let vm = CURRENT.get();
+    assert!(!vm.is_null(), "no virtual machine runs on this thread");
+    // SAFETY: set by `Entered`, which borrows the machine for as long as it is set.
+    unsafe { &*vm }
+}
+
+/// While it lives, the machine is the current one of this operating-system thread.
+struct Entered {
+    before: *const Vm,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        CURRENT.set(self.before);
+    }
+}
+
+impl Vm {
+    /// A machine of `machine`'s kind, switched on and with empty memory.
+    #[must_use]
+    pub fn new(machine: Machine, options: Options) -> Self {
+        let topology = Topology::new(&machine);
+        let costs = Costs::new(&machine);
+        let cpus = topology.cpus();
+        let count = if options.threads == 0 {
+            cpus
+        } else {
+            options.threads
+        };
+        let budget = if options.budget_bytes == 0 {
+            machine.topology.memory_gib << 30
+        } else {
+            options.budget_bytes
+        };
+        let space = if options.arena_bytes == 0 {
+            // Room for the data, a descriptor for each page, and some waste of alignment.
+            budget + budget / 16 + (1 << 30)
+        } else {
+            options.arena_bytes
+        };
+        let arena = Arena::new(space, budget, machine.topology.page_size);
+        let lines = Directory::new(arena.base(), arena.bytes(), &topology);
+        let grace = (machine.rcu.grace_ms * MS as f64) as Ps;
+        let threads = (0..count).map(|index| Thread {
+            clock: Cell::new(0),
+            state: Cell::new(State::Absent),
+            since: Cell::new(0),
+            woken: Cell::new(false),
+            cpu: Cell::new(index % cpus),
+            yielder: Cell::new(core::ptr::null()),
+            held: RefCell::new(Vec::new()),
+            tally: Tally::default(),
+        });
+        Self {
+            chance: Chance::new(options.seed).fork(0),
+            digest: Digest::default(),
+            current: Cell::new(0),
+            cpu: Cell::new(0),
+            now: Cell::new(0),
+            horizon: Cell::new(Ps::MAX),
+            observe_at: Cell::new(Ps::MAX),
+            in_task: Cell::new(false),
+            timed: Cell::new(false),
+            stopping: Cell::new(false),
+            threads: threads.collect(),
+            core_running: vec![Cell::new(0); topology.cores() as usize],
+            ready: RefCell::new(Ready::new(count)),
+            lines: RefCell::new(lines),
+            waiters: RefCell::default(),
+            rcu: RefCell::new(Rcu::new(cpus, grace, machine.rcu.batch)),
+            data: RefCell::new(DataCache::new(
+                topology.clusters(),
+                machine.cache.llc_kib << 10,
+            )),
+            failure: RefCell::new(None),
+            arena: RefCell::new(arena),
+            machine,
+            topology,
+            costs,
+            options,
+        }
+    }
+
+    /// Runs `body` as the machine's CPU 0 before time starts: for building what is simulated.
+    pub fn boot<T>(&self, body: impl FnOnce() -> T) -> T {
+        let _entered = self.enter();
+        self.current.set(0);
+        self.cpu.set(self.threads[0].cpu.get());
+        self.now.set(self.threads[0].clock.get());
+        self.horizon.set(Ps::MAX);
+        body()
+    }
+
+    /// Runs `look` for an observer: as [`Vm::boot`], but without touching the clock.
+    pub(crate) fn boot_look<T>(&self, look: impl FnOnce() -> T) -> T {
+        let _entered = self.enter();
+        look()
+    }
+
+    /// Runs `look` from inside a program as if nobody ran: no time, no scheduling point, locks that
+    /// somebody holds refuse.
+    pub(crate) fn quietly<T>(&self, look: impl FnOnce() -> T) -> T {
+        let (task, timed) = (self.in_task.replace(false), self.timed.replace(false));
+        let out = look();
+        self.in_task.set(task);
+        self.timed.set(timed);
+        out
+    }
+
+    pub(crate) fn enter(&self) -> impl Drop + use<> {
+        let before = CURRENT.replace(self);
+        Entered { before }
+    }
+
+    /// Virtual time of the running CPU in picoseconds.
+    #[inline]
+    #[must_use]
+    pub fn now(&self) -> Ps {
+        self.now.get()
+    }
+
+    /// The running thread of execution (in the timed gear: its CPU).
+    #[inline]
+    #[must_use]
+    pub fn current(&self) -> u32 {
+        self.current.get()
+    }
+
+    /// The counters of the running CPU.
+    #[inline]
+    #[must_use]
+    pub fn tally(&self) -> &Tally {
+        &self.threads[self.current.get() as usize].tally
+    }
+
+    /// The counters of all CPUs together.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        self.threads
+            .iter()
+            .for_each(|thread| totals.add(&thread.tally));
+        (totals.data_uses, totals.data_misses) = self.data.borrow().counts();
+        totals
+    }
+
+    /// The hash over everything that happened so far.
+    #[must_use]
+    pub fn digest(&self) -> u64 {
+        self.digest.value()
+    }
+
+    /// Bytes of simulated memory in use: now, and at most.
+    #[must_use]
+    pub fn memory(&self) -> (usize, usize) {
+        let arena = self.arena.borrow();
+        (arena.resident_bytes(), arena.peak_bytes())
+    }
+
+    /// Whether the run is to end: programs return at their next opportunity.
+    #[inline]
+    #[must_use]
+    pub fn stopping(&self) -> bool {
+        self.stopping.get()
+    }
+
+    /// Records what is wrong and ends the run; the failing thread never runs again.
+    ///
+    /// # Panics
+    /// Outside a running program (while booting), with the line.
+    pub fn fail(&self, what: impl Into<String>) -> ! {
+        let failure = Failure {
+            what: what.into(),
+            seed: self.options.seed,
+            at_ns: self.now.get() / 1000,
+            thread: self.current.get(),
+        };
+        if !self.in_task.get() {
+            panic!("{failure}");
+        }
+        self.failure.borrow_mut().get_or_insert(failure);
+        loop {
+            self.suspend();
+        }
+    }
+}

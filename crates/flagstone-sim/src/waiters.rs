@@ -1,0 +1,63 @@
+//! Who waits for which lock, and who gets it next.
+
+use crate::chance::Chance;
+use crate::machine::Queueing;
+use std::collections::HashMap;
+
+/// The waiters of all contended locks. An uncontended lock leaves no trace here.
+#[derive(Debug, Default)]
+pub struct Waiters {
+    queues: HashMap<usize, Vec<u32>>,
+}
+
+impl Waiters {
+    /// `cpu` waits for the lock at `lock` from now on.
+    pub fn join(&mut self, lock: usize, cpu: u32) {
+        self.queues.entry(lock).or_default().push(cpu);
+    }
+
+    /// How many wait for `lock`.
+    #[must_use]
+    pub fn waiting(&self, lock: usize) -> usize {
+        self.queues.get(&lock).map_or(0, Vec::len)
+    }
+
+    /// Takes the next holder of `lock` and says how many still wait: the first in a queue, a
+    /// random one where all hammer the same line.
+    pub fn next(&mut self, lock: usize, how: Queueing, chance: &Chance) -> Option<(u32, u64)> {
+        let queue = self.queues.get_mut(&lock)?;
+        if queue.is_empty() {
+            return None;
+        }
+        let index = match how {
+            Queueing::Queued => 0,
+            Queueing::TestAndSet => chance.below(queue.len() as u32) as usize,
+        };
+        // `remove` keeps the order of arrival; queues are as long as there are CPUs at most.
+        let winner = queue.remove(index);
+        Some((winner, queue.len() as u64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn winners(how: Queueing) -> Vec<u32> {
+        let (mut waiters, chance) = (Waiters::default(), Chance::new(1));
+        (0..20).for_each(|cpu| waiters.join(64, cpu));
+        core::iter::from_fn(|| waiters.next(64, how, &chance))
+            .map(|(cpu, _)| cpu)
+            .collect()
+    }
+
+    #[test]
+    fn a_queue_is_fair_and_test_and_set_is_not() {
+        let fair: Vec<_> = (0..20).collect();
+        assert_eq!(winners(Queueing::Queued), fair);
+        let mut unfair = winners(Queueing::TestAndSet);
+        assert_ne!(unfair, fair);
+        unfair.sort_unstable();
+        assert_eq!(unfair, fair, "everybody gets it in the end");
+    }
+}

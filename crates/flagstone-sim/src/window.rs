@@ -1,0 +1,220 @@
+//! When may a figure be called steady?
+//!
+//! ```text
+//!   |--warm-up--|----earlier half----|--------later half--------|
+//!               T/4                 T/2                         T
+//!        drift = later / earlier - 1, for throughput and for bytes; steady if both are small
+//! ```
+//!
+//! T doubles until the two halves agree or the bound is reached. Halves, not a fixed number of
+//! last windows: slabs fragment slowly, and a row can rest for tens of milliseconds and then move
+//! again. Every boundary is a whole number of grace periods, so that a half never holds a part of
+//! a batch of deferred frees. What never agrees is reported with its drift and is not called
+//! converged.
+
+use crate::costs::{MS, Ps};
+use crate::tally::Totals;
+use crate::vm::{Failure, Vm};
+use crate::watch::Watch;
+use crate::{Program, subject::Subject};
+
+/// How long to look, and how steady is steady.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// T at the first decision.
+    pub first: Ps,
+    /// T at the last decision.
+    pub last: Ps,
+    /// Largest relative drift that counts as steady.
+    pub tolerance: f64,
+}
+
+impl Plan {
+    /// The usual plan: 64 ms at least, because fragmentation needs that long to show, and up to
+    /// 512 ms.
+    pub const FULL: Self = Self {
+        first: 64 * MS,
+        last: 512 * MS,
+        tolerance: 0.03,
+    };
+
+    /// A short look: for tests and first impressions.
+    pub const QUICK: Self = Self {
+        first: 16 * MS,
+        last: 32 * MS,
+        tolerance: 0.05,
+    };
+}
+
+/// A look at the whole machine.
+#[derive(Clone, Debug)]
+struct Look {
+    at: Ps,
+    totals: Totals,
+    in_use: usize,
+    backlog: usize,
+}
+
+/// What a steady workload did in its last window.
+#[derive(Clone, Debug)]
+pub struct Steady {
+    /// What happened in the window.
+    pub totals: Totals,
+    /// Its length.
+    pub span: Ps,
+    /// Where it began.
+    pub from: Ps,
+    /// Whether both halves agreed.
+    pub converged: bool,
+    /// Throughput of the later half over the earlier, minus one.
+    pub drift: f64,
+    /// Bytes likewise.
+    pub bytes_drift: f64,
+    /// Mean bytes in use in the window.
+    pub mean_bytes: usize,
+    /// Most bytes in use at any look since the start.
+    pub peak_bytes: usize,
+    /// Deferred objects piled up and kept growing: the machine cannot keep up with itself.
+    pub backlog_grows: bool,
+    /// Time and bytes in use at every look.
+    pub history: Vec<(Ps, usize)>,
+}
+
+/// Looks per T at its first value: enough for a plot.
+const LOOKS: u64 = 32;
+
+/// Runs steady programs until the plan is content.
+///
+/// # Errors
+/// What went wrong in the run.
+pub fn run_steady(
+    vm: &Vm,
+    subject: &Subject,
+    programs: Vec<(u32, Program<'_>)>,
+    plan: Plan,
+) -> Result<Steady, Failure> {
+    let grace = vm.grace();
+    // A look every few grace periods, so that boundaries are whole ones.
+    let step = (plan.first / LOOKS).next_multiple_of(grace).max(grace);
+    let first = plan.first.next_multiple_of(4 * step);
+    let last = plan.last.max(first);
+    let mut watch = Watch::new(vm, subject);
+    let mut looks: Vec<Look> = vec![look(vm, subject, &mut watch, 0)];
+    let mut decide_at = first;
+    let mut outcome = None;
+    vm.run(programs, step, |vm| {
+        let at = vm.now();
+        looks.push(look(vm, subject, &mut watch, at));
+        if at < decide_at {
+            return Some(at + step);
+        }
+        let steady = judge(&looks, at, plan.tolerance);
+        let enough = steady.converged || 2 * at > last;
+        outcome = Some(steady);
+        decide_at = 2 * at;
+        (!enough).then_some(at + step)
+    })?;
+    Ok(outcome.expect("steady programs run until they are told to stop"))
+}
+
+fn look(vm: &Vm, subject: &Subject, watch: &mut Watch, at: Ps) -> Look {
+    let mut totals = vm.totals();
+    let in_use = watch.look(vm, subject, &mut totals);
+    Look {
+        at,
+        totals,
+        in_use,
+        backlog: vm.deferred_backlog(),
+    }
+}
+
+fn judge(looks: &[Look], now: Ps, tolerance: f64) -> Steady {
+    let at = |time: Ps| {
+        let found = looks.iter().position(|look| look.at >= time);
+        found.unwrap_or(looks.len() - 1)
+    };
+    let (quarter, half, end) = (at(now / 4), at(now / 2), looks.len() - 1);
+    let rate = |from: usize, to: usize| {
+        let span = (looks[to].at - looks[from].at).max(1);
+        (looks[to].totals.ops - looks[from].totals.ops) as f64 / span as f64
+    };
+    let mean = |from: usize, to: usize| {
+        let part = &looks[from + 1..=to];
+        part.iter().map(|look| look.in_use).sum::<usize>() / part.len().max(1)
+    };
+    let relative = |later: f64, earlier: f64| {
+        if earlier == 0.0 {
+            if later == 0.0 { 0.0 } else { f64::INFINITY }
+        } else {
+            later / earlier - 1.0
+        }
+    };
+    let drift = relative(rate(half, end), rate(quarter, half));
+    let bytes_drift = relative(mean(half, end) as f64, mean(quarter, half) as f64);
+    let backlog = |index: usize| looks[index].backlog as f64;
+    let backlog_grows = backlog(end) > 10_000.0 && backlog(end) > 1.5 * backlog(half);
+    let steady = drift.abs() <= tolerance && bytes_drift.abs() <= tolerance;
+    Steady {
+        totals: &looks[end].totals - &looks[half].totals,
+        span: looks[end].at - looks[half].at,
+        from: looks[half].at,
+        converged: steady && !backlog_grows && looks[end].totals.ops > looks[half].totals.ops,
+        drift,
+        bytes_drift,
+        mean_bytes: mean(half, end),
+        peak_bytes: looks.iter().map(|look| look.in_use).max().unwrap_or(0),
+        backlog_grows,
+        history: looks.iter().map(|look| (look.at, look.in_use)).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn looks(ops: impl Fn(u64) -> u64, bytes: impl Fn(u64) -> usize) -> Vec<Look> {
+        let each = (0..=32).map(|step| Look {
+            at: step * MS,
+            totals: Totals {
+                ops: ops(step),
+                ..Totals::default()
+            },
+            in_use: bytes(step),
+            backlog: 0,
+        });
+        each.collect()
+    }
+
+    #[test]
+    fn an_even_run_is_steady_and_its_window_is_the_later_half() {
+        let steady = judge(&looks(|t| 1000 * t, |_| 4096), 32 * MS, 0.03);
+        assert!(steady.converged);
+        assert_eq!(
+            (steady.totals.ops, steady.span, steady.from),
+            (16_000, 16 * MS, 16 * MS)
+        );
+        assert_eq!((steady.mean_bytes, steady.peak_bytes), (4096, 4096));
+    }
+
+    #[test]
+    fn a_run_that_slows_down_is_not_steady() {
+        let steady = judge(
+            &looks(|t| 100 * t.min(16) + 90 * t.saturating_sub(16), |_| 4096),
+            32 * MS,
+            0.03,
+        );
+        assert!(!steady.converged);
+        assert!((steady.drift + 0.1).abs() < 1e-9);
+    }
+
+    #[test]
+    fn growing_memory_is_not_steady_however_even_the_throughput() {
+        let steady = judge(&looks(|t| 1000 * t, |t| 4096 * t as usize), 32 * MS, 0.03);
+        assert!(!steady.converged && steady.drift.abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_machine_that_does_nothing_never_counts_as_steady() {
+        assert!(!judge(&looks(|_| 0, |_| 0), 32 * MS, 0.03).converged);
+    }
+}

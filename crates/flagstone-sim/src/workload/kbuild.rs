@@ -1,0 +1,94 @@
+//! A build server: many compilers, each a process that faults its memory in page by page and
+//! gives all of it back at exit.
+//!
+//! From a trace of real compilations (four small files, two at a time): 6000 order-0 pages for
+//! each, 52,000 page allocations a second and CPU, half of the pages alive for 60 ms and more,
+//! nearly all frees on the allocating CPU in one burst at exit; a few order-1 and order-2 blocks
+//! (page tables, stacks) among them. Process sizes are exponential around the mean; so are the
+//! order-1 frees in the middle of order-0 ones, which the first patch of the pageset series is
+//! about.
+//!
+//! An operation is one process; build time is the inverse of throughput. The published test keeps
+//! 224 CPUs busy with 8 builds of 28 jobs. Left out: the page cache, the builds' serial phases.
+
+use super::Env;
+use crate::costs::NS;
+use crate::schedule::Program;
+use crate::vm::Vm;
+use flagstone_core::base::{Order, Pfn};
+use flagstone_core::platform::{Platform, Work};
+
+/// Mean pages of one process. Half of what the trace shows, so that a window holds more exits.
+const PAGES: f64 = 3000.0;
+/// Nanoseconds between two faults: 52,000 a second and CPU are 19.2 µs, of which clearing and
+/// mapping the page is charged apart.
+const THINK_NS: f64 = 15_000.0;
+/// One page-table page (order 1 with page-table isolation) for so many pages.
+const TABLE_EVERY: u64 = 256;
+
+pub(super) fn make<'a>(env: &'a Env<'a>) -> Vec<(u32, Program<'a>)> {
+    let think = env.think(THINK_NS);
+    let small = env.subject.cache("anon_vma_chain", 64);
+    let programs = env.cpus.iter().map(|&cpu| {
+        let program: Program<'a> = Box::new(move |vm: &Vm| {
+            let mut pages: Vec<(Pfn, Order)> = Vec::new();
+            let mut objects = Vec::new();
+            // Processes start at different points of their lives.
+            let mut first = u64::from(vm.chance.below(1 << 20));
+            while !vm.stopping() {
+                let mut count = vm.chance.exponential(PAGES).clamp(100, 30_000);
+                if first != 0 {
+                    count = (count * first >> 20).max(1);
+                    first = 0;
+                }
+                for index in 0..count {
+                    if vm.stopping() {
+                        break;
+                    }
+                    let order = order_of(index);
+                    let pfn = env.subject.alloc_pages(vm, order);
+                    crate::Virtual::work(Work::Pages(1));
+                    vm.use_page(env.subject.page_address(pfn), 4096);
+                    vm.use_own_data(2000);
+                    pages.push((pfn, order));
+                    if index % 8 == 0 {
+                        objects.push(env.subject.alloc(vm, small));
+                    }
+                    vm.spend(jitter(vm, think));
+                }
+                exit(vm, env, &mut pages);
+                for object in objects.drain(..) {
+                    // SAFETY: allocated above from this cache.
+                    unsafe { env.subject.free(vm, small, object) };
+                }
+                vm.count_op();
+            }
+        });
+        (cpu, program)
+    });
+    programs.collect()
+}
+
+fn order_of(index: u64) -> Order {
+    let order = match index % TABLE_EVERY {
+        17 => 1,
+        33 if index < TABLE_EVERY => 2,
+        _ => 0,
+    };
+    Order::new(order).unwrap_or(Order::ZERO)
+}
+
+/// Everything goes back, in the order of addresses it was mapped in; tables come last.
+fn exit(vm: &Vm, env: &Env<'_>, pages: &mut Vec<(Pfn, Order)>) {
+    pages.sort_by_key(|(_, order)| *order);
+    for (pfn, order) in pages.drain(..) {
+        // SAFETY: allocated by this process, which ends.
+        unsafe { env.subject.free_pages(vm, pfn, order) };
+        vm.spend(60 * NS);
+    }
+}
+
+/// Between a half and one and a half of `think`.
+fn jitter(vm: &Vm, think: u64) -> u64 {
+    think / 2 + think * u64::from(vm.chance.below(1024)) / 1024
+}

@@ -1,0 +1,251 @@
+//! Workloads: programs of allocations and frees, with the arithmetic of the harness they stand for.
+//!
+//! ```text
+//!   Workload ── make(env) ──► one program for each task's CPU      (steady: until told to stop)
+//!                                                                  (finite: to their end)
+//! ```
+//!
+//! Each file says what the published harness does, what an operation is, what is left out, and
+//! which figures are its own choice. Time a program spends outside the allocator is its think
+//! time; it may be fitted to a base row, never to a patched one.
+
+mod af_unix;
+mod hackbench;
+mod kbuild;
+mod larson;
+mod mmap1;
+mod netio;
+mod one_alloc_n_free;
+mod pairs;
+mod random_mix;
+mod replay;
+mod sctp;
+
+use crate::costs::{NS, Ps};
+use crate::schedule::Program;
+use crate::subject::Subject;
+use crate::topology::Placement;
+use crate::vm::Vm;
+use core::cell::RefCell;
+
+pub use replay::{TRACES, Trace};
+
+/// What the user may set about a workload.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Params {
+    /// Size of objects in bytes, for workloads of one size.
+    pub size: Option<usize>,
+    /// Nanoseconds outside the allocator for each operation.
+    pub think_ns: Option<f64>,
+    /// Where tasks are put.
+    pub placement: Option<Placement>,
+}
+
+/// What a workload's programs are made from.
+pub struct Env<'a> {
+    /// The machine.
+    pub vm: &'a Vm,
+    /// The allocator.
+    pub subject: &'a Subject,
+    /// The CPU of each task.
+    pub cpus: &'a [u32],
+    /// What the user set.
+    pub params: &'a Params,
+    /// Figures of the harness, written by the programs of finite workloads.
+    pub details: &'a RefCell<Vec<(String, f64)>>,
+}
+
+impl Env<'_> {
+    /// Think time in picoseconds: the user's, or `default_ns`.
+    #[must_use]
+    pub fn think(&self, default_ns: f64) -> Ps {
+        (self.params.think_ns.unwrap_or(default_ns) * NS as f64) as Ps
+    }
+}
+
+/// How a workload ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Runs until it is told to stop: figures come from a window.
+    Steady,
+    /// Runs to its end: figures come from the whole run.
+    Finite,
+}
+
+/// How many tasks a workload can run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tasks {
+    /// At least this many.
+    pub least: u32,
+    /// A multiple of this.
+    pub step: u32,
+}
+
+/// A workload.
+#[derive(Debug)]
+pub struct Workload {
+    /// The name it is asked for by.
+    pub name: &'static str,
+    /// One line for people.
+    pub about: &'static str,
+    /// What one operation is.
+    pub unit: &'static str,
+    /// How it ends.
+    pub kind: Kind,
+    /// How many tasks it takes.
+    pub tasks: Tasks,
+    /// Makes its programs.
+    pub make: for<'a> fn(&'a Env<'a>) -> Vec<(u32, Program<'a>)>,
+}
+
+const ANY: Tasks = Tasks { least: 1, step: 1 };
+const PAIRS: Tasks = Tasks { least: 2, step: 2 };
+
+/// Every workload.
+pub const WORKLOADS: &[Workload] = &[
+    Workload {
+        name: "mmap1",
+        about: "will-it-scale mmap1: map and unmap 128 MiB; maple nodes under RCU",
+        unit: "mmap and munmap",
+        kind: Kind::Steady,
+        tasks: ANY,
+        make: mmap1::make,
+    },
+    Workload {
+        name: "hackbench",
+        about: "messages between senders and receivers in groups of 40 tasks",
+        unit: "message",
+        kind: Kind::Steady,
+        tasks: PAIRS,
+        make: hackbench::make,
+    },
+    Workload {
+        name: "one-alloc-n-free",
+        about: "one CPU allocates, all others free (in-kernel slab test of 2007)",
+        unit: "object freed",
+        kind: Kind::Finite,
+        tasks: Tasks { least: 2, step: 1 },
+        make: one_alloc_n_free::make,
+    },
+    Workload {
+        name: "kbuild",
+        about: "compilers: pages faulted in one by one, given back at once at exit",
+        unit: "process",
+        kind: Kind::Steady,
+        tasks: ANY,
+        make: kbuild::make,
+    },
+    Workload {
+        name: "sctp-stream-many",
+        about: "netperf SCTP_STREAM_MANY: pairs passing messages with order-2 blocks",
+        unit: "message",
+        kind: Kind::Steady,
+        tasks: PAIRS,
+        make: sctp::make,
+    },
+    Workload {
+        name: "af-unix",
+        about: "lmbench UNIX: pairs passing 64 KiB through a socket in order-2 and order-3 blocks",
+        unit: "64 KiB message",
+        kind: Kind::Steady,
+        tasks: PAIRS,
+        make: af_unix::make,
+    },
+    Workload {
+        name: "netio",
+        about: "fio netio of 2008: bursts of TCP segments, objects near the page size",
+        unit: "segment",
+        kind: Kind::Steady,
+        tasks: PAIRS,
+        make: netio::make,
+    },
+    Workload {
+        name: "larson",
+        about: "server threads that replace random blocks and hand their blocks on",
+        unit: "block replaced",
+        kind: Kind::Steady,
+        tasks: ANY,
+        make: larson::make,
+    },
+    Workload {
+        name: "random-mix",
+        about: "random sizes and lifetimes, a tenth of the frees on another CPU",
+        unit: "block replaced",
+        kind: Kind::Steady,
+        tasks: ANY,
+        make: random_mix::make,
+    },
+    Workload {
+        name: "replay-mmap1",
+        about: "recorded on a 2-CPU kernel 6.18: will-it-scale mmap1",
+        unit: "recorded event",
+        kind: Kind::Steady,
+        tasks: PAIRS,
+        make: replay::mmap1,
+    },
+    Workload {
+        name: "replay-hackbench-socket",
+        about: "recorded on a 2-CPU kernel 6.18: hackbench over sockets",
+        unit: "recorded event",
+        kind: Kind::Steady,
+        tasks: PAIRS,
+        make: replay::hackbench_socket,
+    },
+    Workload {
+        name: "replay-hackbench-pipe",
+        about: "recorded on a 2-CPU kernel 6.18: hackbench over pipes",
+        unit: "recorded event",
+        kind: Kind::Steady,
+        tasks: PAIRS,
+        make: replay::hackbench_pipe,
+    },
+    Workload {
+        name: "replay-fio-net",
+        about: "recorded on a 2-CPU kernel 6.18: fio over loopback TCP",
+        unit: "recorded event",
+        kind: Kind::Steady,
+        tasks: PAIRS,
+        make: replay::fio_net,
+    },
+];
+
+impl Workload {
+    /// The workload called `name`.
+    ///
+    /// # Errors
+    /// One line with the known names.
+    pub fn named(name: &str) -> Result<&'static Self, String> {
+        WORKLOADS
+            .iter()
+            .find(|known| known.name == name)
+            .ok_or_else(|| {
+                let known: Vec<_> = WORKLOADS.iter().map(|workload| workload.name).collect();
+                format!("unknown workload `{name}`; known: {}", known.join(", "))
+            })
+    }
+
+    /// Whether `tasks` tasks are possible on `cpus` CPUs.
+    ///
+    /// # Errors
+    /// One line that says what is possible.
+    pub fn check_tasks(&self, tasks: u32, cpus: u32, machine: &str) -> Result<(), String> {
+        let Tasks { least, step } = self.tasks;
+        if tasks > cpus {
+            return Err(format!(
+                "{tasks} tasks do not fit machine `{machine}`, which has {cpus} CPUs (one task each)"
+            ));
+        }
+        if tasks < least || !tasks.is_multiple_of(step) {
+            let multiple = if step > 1 {
+                format!(", in multiples of {step}")
+            } else {
+                String::new()
+            };
+            return Err(format!(
+                "{} needs at least {least} tasks{multiple}, not {tasks}",
+                self.name
+            ));
+        }
+        Ok(())
+    }
+}

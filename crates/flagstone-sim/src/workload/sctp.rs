@@ -1,0 +1,133 @@
+//! netperf SCTP_STREAM_MANY: pairs of processes, each streaming messages over loopback SCTP.
+//!
+//! A message is a chunk: two heads (256 B), a chunk object (256 B), small address and event
+//! objects (64 B), and its data in an order-2 block. The sender allocates; the receiver, where
+//! loopback's soft interrupt usually runs, frees. Every eighth message an acknowledgement (head
+//! and 1 KiB) goes the other way, and an order-0 page of control data is turned over, so that
+//! order-0 and high-order frees alternate on both sides.
+//!
+//! The sizes and the ratio are choices, not published; what is modelled is that high orders are
+//! freed in a steady stream with order-0 frees in between. An operation is a message received.
+
+use super::Env;
+use super::pairs::pairs;
+use crate::fifo::Mailbox;
+use crate::schedule::Program;
+use crate::vm::Vm;
+use core::ptr::NonNull;
+use flagstone_core::base::{CacheId, Order, Pfn};
+use std::rc::Rc;
+
+/// Messages in flight for one association: a receive window of about 200 KiB.
+const WINDOW: usize = 12;
+/// Nanoseconds of one message outside the allocator on either side: checksum, protocol, copy.
+const THINK_NS: f64 = 9000.0;
+
+#[derive(Clone, Copy)]
+struct Caches {
+    head: CacheId,
+    chunk: CacheId,
+    small: CacheId,
+    ack: CacheId,
+}
+
+struct Message {
+    objects: [(CacheId, NonNull<u8>); 4],
+    data: Pfn,
+    control: Option<Pfn>,
+}
+
+pub(super) fn make<'a>(env: &'a Env<'a>) -> Vec<(u32, Program<'a>)> {
+    let caches = Caches {
+        head: env.subject.cache("skbuff_head_cache", 224),
+        chunk: env.subject.cache("sctp_chunk", 240),
+        small: env.subject.kmalloc("kmalloc-64", 64),
+        ack: env.subject.kmalloc("kmalloc-1k", 1024),
+    };
+    let think = env.think(THINK_NS);
+    let mut programs: Vec<(u32, Program<'a>)> = Vec::new();
+    for (from, to) in pairs(env) {
+        let stream = Rc::new(Mailbox::new(WINDOW));
+        let acks = Rc::new(Mailbox::new(1024));
+        let (inbox, outbox) = (Rc::clone(&stream), Rc::clone(&acks));
+        programs.push((
+            from,
+            Box::new(move |vm: &Vm| {
+                let mut count = 0u32;
+                while !vm.stopping() {
+                    let message = build(vm, env, caches, count);
+                    count = count.wrapping_add(1);
+                    vm.spend(think);
+                    if let Err(message) = stream.send(vm, message) {
+                        release(vm, env, message);
+                        return;
+                    }
+                    while let Some((cache, ack)) = acks.poll(vm) {
+                        // SAFETY: the receiver allocated it from this cache and gave it up.
+                        unsafe { env.subject.free(vm, cache, ack) };
+                    }
+                }
+            }),
+        ));
+        programs.push((
+            to,
+            Box::new(move |vm: &Vm| {
+                let mut count = 0u32;
+                while let Some(message) = inbox.receive(vm) {
+                    for page in 0..4 {
+                        vm.use_page(env.subject.page_address(Pfn(message.data.0 + page)), 4096);
+                    }
+                    vm.use_own_data(4 * 64 * 8);
+                    vm.spend(think);
+                    release(vm, env, message);
+                    count += 1;
+                    if count.is_multiple_of(8) && !outbox.is_full() {
+                        let ack = env.subject.alloc(vm, caches.ack);
+                        if let Err((cache, ack)) = outbox.send(vm, (caches.ack, ack)) {
+                            // SAFETY: just allocated from this cache.
+                            unsafe { env.subject.free(vm, cache, ack) };
+                        }
+                    }
+                    vm.count_op();
+                }
+            }),
+        ));
+    }
+    programs
+}
+
+fn build(vm: &Vm, env: &Env<'_>, caches: Caches, count: u32) -> Message {
+    let objects = [caches.head, caches.head, caches.chunk, caches.small].map(|cache| {
+        let object = env.subject.alloc(vm, cache);
+        vm.use_object(object.as_ptr(), 64);
+        (cache, object)
+    });
+    let order = Order::new(2).unwrap_or(Order::ZERO);
+    let data = env.subject.alloc_pages(vm, order);
+    for page in 0..4 {
+        vm.use_page(env.subject.page_address(Pfn(data.0 + page)), 4096);
+    }
+    vm.use_own_data(4 * 64 * 8);
+    let control = count
+        .is_multiple_of(8)
+        .then(|| env.subject.alloc_pages(vm, Order::ZERO));
+    Message {
+        objects,
+        data,
+        control,
+    }
+}
+
+fn release(vm: &Vm, env: &Env<'_>, message: Message) {
+    let order = Order::new(2).unwrap_or(Order::ZERO);
+    // SAFETY: the message owned the block.
+    unsafe { env.subject.free_pages(vm, message.data, order) };
+    if let Some(page) = message.control {
+        // SAFETY: the message owned the page.
+        unsafe { env.subject.free_pages(vm, page, Order::ZERO) };
+    }
+    for (cache, object) in message.objects {
+        // SAFETY: the message owned its objects, each with its cache.
+        unsafe { env.subject.free(vm, cache, object) };
+    }
+}

@@ -1,0 +1,323 @@
+//! The world of virtual CPUs, as the core sees it.
+//!
+//! `Virtual` is a type without values: the machine behind it is the one that runs on this
+//! operating-system thread (vm.rs). What is nothing at all on real hardware has a price here:
+//! lines travel, locks queue, work takes time, and all of it decides who runs next.
+
+use crate::costs::NS;
+use crate::tally::bump;
+use crate::vm::{self, Vm};
+use core::ops::Range;
+use core::ptr::NonNull;
+use flagstone_core::base::{CpuId, NodeId, PageSize};
+use flagstone_core::platform::percpu::{exchange_owned, pop_owned, push_owned};
+use flagstone_core::platform::{
+    Access, CpuArea, Fault, Line, LockKind, OutOfMemory, Platform, RawLock, Reentered, SheafWord,
+    Slot, Work,
+};
+
+/// The platform of the simulator.
+#[derive(Debug)]
+pub enum Virtual {}
+
+/// Time a round of waiting takes where the core waits by itself.
+const PAUSE: u64 = 100 * NS;
+
+impl Vm {
+    #[inline]
+    fn slot_step(&self) {
+        if self.timed.get() {
+            self.spend(self.costs.slot);
+        } else {
+            self.slot_step_untimed();
+        }
+    }
+
+    #[cold]
+    fn slot_step_untimed(&self) {
+        self.point();
+        if self.in_task.get() && self.chance.happens(self.options.faults.restart, 1024) {
+            // A restart: the step was under way, nothing is done yet, somebody else runs.
+            self.point();
+        }
+    }
+
+    #[inline]
+    fn touch(&self, line: Line, address: usize, access: Access) {
+        if !self.timed.get() {
+            return self.touch_untimed(line, address);
+        }
+        match line {
+            Line::Object | Line::Cpu | Line::Sheaf | Line::Pageset | Line::Page => {
+                let cpu = self.cpu.get();
+                let mut lines = self.lines.borrow_mut();
+                let mut cost = lines.object(address, cpu, &self.topology, &self.costs);
+                drop(lines);
+                if access == Access::Atomic {
+                    cost += self.costs.atomic;
+                }
+                self.pass(cost);
+            }
+            Line::Slab | Line::Node | Line::Barn | Line::Zone | Line::FreeArea => {
+                self.touch_shared(address, access);
+            }
+        }
+    }
+
+    fn touch_shared(&self, address: usize, access: Access) {
+        self.sync();
+        let (cpu, now) = (self.cpu.get(), self.now.get());
+        let mut lines = self.lines.borrow_mut();
+        let home = lines.home(address);
+        let mut end = if access == Access::Read {
+            lines.read(home, cpu, now, &self.topology, &self.costs)
+        } else {
+            lines.write(home, cpu, now, &self.topology, &self.costs)
+        };
+        drop(lines);
+        if end > now + self.costs.transfer[0] {
+            bump(&self.tally().misses, 1);
+        }
+        if access == Access::Atomic {
+            end += self.costs.atomic;
+        }
+        self.now.set(end);
+        self.digest
+            .add(end ^ u64::from(home) << 44 ^ u64::from(cpu) << 34);
+    }
+
+    #[cold]
+    fn touch_untimed(&self, line: Line, address: usize) {
+        if !self.in_task.get() {
+            return;
+        }
+        let arena = self.arena.borrow();
+        if arena.contains(address) && !arena.usable(address) {
+            drop(arena);
+            self.fail(format!(
+                "memory.usable: {line:?} line touched in released memory"
+            ));
+        }
+        drop(arena);
+        self.digest.add(address as u64 & 0x3fff_ffff);
+        self.point();
+    }
+
+    /// The planted bug: looks at the slot, lets others run, then takes what it saw.
+    ///
+    /// # Safety
+    /// 1. As for [`Platform::pop`]; the bug lets two callers take one object, but touches no
+    ///    memory that a correct pop would not.
+    #[cold]
+    unsafe fn torn_pop(&self, area: CpuArea, slot: Slot) -> Option<NonNull<u8>> {
+        let cpu = CpuId(self.cpu.get());
+        // SAFETY: obligation 1.
+        let seen = unsafe { pop_owned(area, cpu, slot) }?;
+        // SAFETY: obligation 1: the slot below was vacated on the line above.
+        unsafe { push_owned(area, cpu, slot, seen) };
+        self.point();
+        // SAFETY: obligation 1.
+        unsafe { pop_owned(area, cpu, slot) };
+        Some(seen)
+    }
+
+    fn refuses(&self) -> bool {
+        let refuse = self.options.faults.refuse;
+        refuse != 0 && self.in_task.get() && self.chance.happens(refuse, 1024)
+    }
+}
+
+// SAFETY: 1: the arena hands out address space once and keeps its contents as promised.
+// 2: counts come from the profile, CPUs from the topology. 3: nothing else of this machine runs
+// during a slot step, which has no scheduling point inside. 4: the core's own lock word decides,
+// and one operating-system thread runs the whole machine. 5: `Vm::fail` never returns.
+unsafe impl Platform for Virtual {
+    #[inline]
+    fn page_size() -> PageSize {
+        PageSize::new(vm::current().machine.topology.page_size).unwrap_or(PageSize::K4)
+    }
+
+    fn reserve(bytes: usize, align: usize) -> Option<NonNull<u8>> {
+        let vm = vm::current();
+        if vm.refuses() {
+            return None;
+        }
+        vm.arena.borrow_mut().reserve(bytes, align)
+    }
+
+    unsafe fn commit(start: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory> {
+        let vm = vm::current();
+        if vm.refuses() || !vm.arena.borrow_mut().commit(start.as_ptr() as usize, bytes) {
+            return Err(OutOfMemory);
+        }
+        Ok(())
+    }
+
+    unsafe fn decommit(start: NonNull<u8>, bytes: usize) {
+        vm::current()
+            .arena
+            .borrow_mut()
+            .decommit(start.as_ptr() as usize, bytes);
+    }
+
+    unsafe fn release(start: NonNull<u8>, bytes: usize) {
+        vm::current()
+            .arena
+            .borrow_mut()
+            .release(start.as_ptr() as usize, bytes);
+    }
+
+    unsafe fn remap(_start: NonNull<u8>, _old: usize, _new: usize) -> Option<NonNull<u8>> {
+        None
+    }
+
+    fn memory_limit() -> usize {
+        let vm = vm::current();
+        if vm.options.budget_bytes == 0 {
+            vm.machine.topology.memory_gib << 30
+        } else {
+            vm.options.budget_bytes
+        }
+    }
+
+    #[inline]
+    fn cpu_count() -> u32 {
+        vm::current().topology.cpus()
+    }
+
+    #[inline]
+    fn current_cpu() -> CpuId {
+        CpuId(vm::current().cpu.get())
+    }
+
+    fn node_count() -> u8 {
+        vm::current().machine.topology.nodes
+    }
+
+    #[inline]
+    fn node_of(cpu: CpuId) -> NodeId {
+        NodeId(vm::current().topology.node_of(cpu.0))
+    }
+
+    fn cache_slice_bytes() -> usize {
+        let machine = &vm::current().machine;
+        let sharers = machine.cache.cluster_cores * machine.topology.threads_per_core;
+        (machine.cache.llc_kib << 10) / sharers as usize
+    }
+
+    #[inline]
+    unsafe fn pop(area: CpuArea, slot: Slot) -> Option<NonNull<u8>> {
+        let vm = vm::current();
+        vm.slot_step();
+        if vm.options.faults.torn_slots {
+            // SAFETY: the caller's contract.
+            return unsafe { vm.torn_pop(area, slot) };
+        }
+        // SAFETY: the caller's contract; no scheduling point until it returns.
+        unsafe { pop_owned(area, CpuId(vm.cpu.get()), slot) }
+    }
+
+    #[inline]
+    unsafe fn push(area: CpuArea, slot: Slot, object: NonNull<u8>) -> bool {
+        let vm = vm::current();
+        vm.slot_step();
+        // SAFETY: the caller's contract; no scheduling point until it returns.
+        unsafe { push_owned(area, CpuId(vm.cpu.get()), slot, object) }
+    }
+
+    #[inline]
+    unsafe fn exchange(area: CpuArea, slot: Slot, new: SheafWord) -> SheafWord {
+        let vm = vm::current();
+        vm.slot_step();
+        // SAFETY: the caller's contract; no scheduling point until it returns.
+        unsafe { exchange_owned(area, CpuId(vm.cpu.get()), slot, new) }
+    }
+
+    unsafe fn seize(
+        area: CpuArea,
+        cpu: CpuId,
+        slots: Range<u32>,
+        take: &mut dyn FnMut(Slot, SheafWord),
+    ) {
+        let vm = vm::current();
+        if vm.timed.get() {
+            vm.sync();
+            vm.pass(vm.costs.seize);
+        } else {
+            vm.point();
+        }
+        for index in slots {
+            let slot = Slot::from_index(index);
+            // SAFETY: the caller's contract; slot steps have no scheduling point inside, so none
+            // is under way on any CPU now.
+            let word = unsafe { exchange_owned(area, cpu, slot, SheafWord::ABSENT) };
+            if !word.is_absent() {
+                take(slot, word);
+            }
+        }
+    }
+
+    #[inline]
+    fn token() -> u64 {
+        u64::from(vm::current().current.get()) + 1
+    }
+
+    fn pause(_round: u32) {
+        let vm = vm::current();
+        vm.now.set(vm.now.get() + PAUSE);
+        vm.switch();
+    }
+
+    #[inline]
+    fn acquire(lock: &RawLock) -> Result<(), Reentered> {
+        vm::current().acquire(lock)
+    }
+
+    #[inline]
+    fn try_acquire(lock: &RawLock) -> bool {
+        vm::current().try_acquire(lock)
+    }
+
+    #[inline]
+    fn release_lock(lock: &RawLock) {
+        vm::current().release(lock);
+    }
+
+    #[inline]
+    fn touch(line: Line, address: *const u8, access: Access) {
+        vm::current().touch(line, address as usize, access);
+    }
+
+    #[inline]
+    fn work(work: Work) {
+        let vm = vm::current();
+        if vm.timed.get() {
+            if let Work::NewSlab(_) = work {
+                bump(&vm.tally().slabs, 1);
+            }
+            vm.spend(vm.costs.work(work));
+        }
+    }
+
+    fn now() -> u64 {
+        vm::current().now() / NS
+    }
+
+    fn seed() -> u64 {
+        vm::current().chance.fork(0x5eed).next()
+    }
+
+    fn fatal(fault: Fault, address: *const u8) -> ! {
+        let vm = vm::current();
+        let base = vm.arena.borrow().base();
+        let offset = (address as usize).wrapping_sub(base);
+        vm.fail(format!("{} (arena offset {offset:#x})", fault.sentence()));
+    }
+
+    fn warn(line: &str) {
+        eprintln!("{line}");
+    }
+}
+
+/// Locks the simulator's own structures may use, by what they stand for in reports.
+pub const PROGRAM_LOCK: LockKind = LockKind::Heap;

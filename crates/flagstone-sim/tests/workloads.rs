@@ -1,0 +1,108 @@
+//! Every workload on the real core: it runs, repeats, and says what its harness says.
+
+use flagstone_sim::machine::Machine;
+use flagstone_sim::scenario::{NamedPolicy, Outcome, Scenario};
+use flagstone_sim::window::Plan;
+use flagstone_sim::workload::{Kind, Params, WORKLOADS, Workload};
+
+fn run(workload: &str, machine: &str, policy: &str, tasks: u32, seed: u64) -> Outcome {
+    run_with(workload, machine, policy, tasks, seed, &Params::default())
+}
+
+fn run_with(
+    workload: &str,
+    machine: &str,
+    policy: &str,
+    tasks: u32,
+    seed: u64,
+    params: &Params,
+) -> Outcome {
+    let machine = Machine::named(machine).unwrap();
+    let policy = NamedPolicy::parse(policy).unwrap();
+    let scenario = Scenario {
+        machine: &machine,
+        workload: Workload::named(workload).unwrap(),
+        policy: &policy,
+        tasks,
+        seed,
+        params,
+        plan: Plan::QUICK,
+    };
+    scenario.run().unwrap()
+}
+
+#[test]
+fn every_workload_runs_under_both_sheaf_policies() {
+    for workload in WORKLOADS {
+        for policy in ["flagstone", "linux-7.0"] {
+            let outcome = run(workload.name, "x86-16", policy, 4, 1);
+            let name = workload.name;
+            assert!(outcome.totals.ops > 0, "{name} under {policy} did nothing");
+            assert!(
+                outcome.totals.allocs > 0 && outcome.span > 0,
+                "{name} under {policy}"
+            );
+            assert!(outcome.peak_bytes >= outcome.mean_bytes && outcome.mean_bytes > 0);
+            let used = outcome.totals.alloc_ps + outcome.totals.free_ps + outcome.totals.idle_ps;
+            assert!(
+                used <= 4 * outcome.span + outcome.span / 10,
+                "{name}: more time than there is"
+            );
+        }
+    }
+}
+
+#[test]
+fn every_workload_repeats_by_seed() {
+    for workload in WORKLOADS {
+        let digest = |seed| run(workload.name, "x86-16", "flagstone", 2, seed).digest;
+        assert_eq!(digest(1), digest(1), "{}", workload.name);
+        assert_ne!(digest(1), digest(2), "{}", workload.name);
+    }
+}
+
+#[test]
+fn one_alloc_n_free_does_the_arithmetic_of_its_harness() {
+    let outcome = run("one-alloc-n-free", "xeon-2007-8", "flagstone", 8, 1);
+    assert_eq!(
+        outcome.totals.allocs, 70_000,
+        "10000 rounds for seven others"
+    );
+    assert_eq!(outcome.totals.ops, 7 * 1250, "each frees 10000 / 8");
+    assert_eq!(outcome.details.len(), 8, "one time for each CPU");
+    let kind = Workload::named("one-alloc-n-free").unwrap().kind;
+    assert_eq!(kind, Kind::Finite);
+}
+
+#[test]
+fn a_thousand_cpus_run_the_core_in_less_than_two_gib() {
+    let think = Params {
+        think_ns: Some(20_000.0),
+        ..Params::default()
+    };
+    let outcome = run_with(
+        "random-mix",
+        "spr-2s-224@1024",
+        "flagstone",
+        1024,
+        1,
+        &think,
+    );
+    assert!(outcome.totals.ops > 100_000);
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmHWM"))
+        .unwrap();
+    let kib: usize = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+    assert!(kib < 2 << 20, "{kib} KiB");
+}
+
+#[test]
+fn more_contention_costs_throughput() {
+    let rate = |tasks| {
+        let outcome = run("random-mix", "spr-2s-224", "linux-7.0", tasks, 1);
+        outcome.totals.ops as f64 / f64::from(tasks) / outcome.span as f64
+    };
+    assert!(rate(2) > rate(56), "56 tasks share lists that two do not");
+}

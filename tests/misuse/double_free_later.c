@@ -1,0 +1,14 @@
+#define _GNU_SOURCE
+#include "misuse.h"
+
+/* Long enough later that the object has left the nearest cache. */
+int main(void) {
+    enum { COUNT = 20000 };
+    static void *object[COUNT];
+    for (int at = 0; at < COUNT; at++)
+        object[at] = malloc(100);
+    for (int at = 0; at < COUNT; at++)
+        free(object[at]);
+    free(hidden(object[10]));
+    return 0;
+}

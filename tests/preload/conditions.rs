@@ -1,0 +1,144 @@
+//! The same programs where something is missing: address space, CPUs, restartable sequences,
+//! memory of a container, a real CPU.
+
+use crate::SCRATCH;
+use flagstone_tests::{LIMIT, compile, compile_with, need, preloaded, skip, succeed};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn threads() -> PathBuf {
+    compile_with(SCRATCH, "preload/threads.cpp", &["-pthread", "-O2"])
+}
+
+/// `ulimit` is a word of the shell, and the shell itself runs under it too.
+fn under_ulimit(kib: usize, program: &Path, arguments: &str) -> Command {
+    let mut command = preloaded("sh");
+    command.arg("-c").arg(format!(
+        "ulimit -v {kib}; exec {} {arguments}",
+        program.display()
+    ));
+    command
+}
+
+#[test]
+fn under_ulimit_v_small_blocks_are_refused_at_the_limit_and_come_back() {
+    let program = compile(SCRATCH, "preload/limits.c");
+    for kib in [200_000, 400_000, 1_000_000] {
+        let finished = succeed(&mut under_ulimit(kib, &program, "1000 2000000"), LIMIT);
+        assert_eq!(
+            finished.stdout, "refused or full: refused\n",
+            "ulimit -v {kib}"
+        );
+    }
+}
+
+#[test]
+fn under_ulimit_v_large_blocks_are_refused_at_the_limit_and_come_back() {
+    let program = compile(SCRATCH, "preload/limits.c");
+    let finished = succeed(&mut under_ulimit(400_000, &program, "3000000 1000"), LIMIT);
+    assert_eq!(finished.stdout, "refused or full: refused\n");
+}
+
+#[test]
+fn threads_run_under_ulimit_v() {
+    succeed(&mut under_ulimit(500_000, &threads(), ""), LIMIT);
+}
+
+#[test]
+fn threads_run_on_one_cpu() {
+    let Some(taskset) = need("taskset", "util-linux") else {
+        return;
+    };
+    succeed(preloaded(taskset).args(["-c", "0"]).arg(threads()), LIMIT);
+}
+
+#[test]
+fn threads_forks_and_signals_run_without_restartable_sequences() {
+    let off = ("GLIBC_TUNABLES", "glibc.pthread.rseq=0");
+    succeed(preloaded(threads()).env(off.0, off.1), LIMIT);
+    let forks = compile(SCRATCH, "preload/fork_from_threads.c");
+    succeed(preloaded(forks).arg("200").env(off.0, off.1), LIMIT);
+    let limits = compile(SCRATCH, "preload/limits.c");
+    succeed(
+        preloaded(limits).args(["5000", "20000"]).env(off.0, off.1),
+        LIMIT,
+    );
+}
+
+/// Valgrind runs every instruction itself and knows no restartable sequences. Memcheck would put
+/// its own allocator in place of ours, so the tool without checks is the one that tests us; then
+/// memcheck, once as it is and once told to leave the allocator alone.
+#[test]
+fn a_program_runs_under_valgrind() {
+    let Some(valgrind) = need("valgrind", "valgrind") else {
+        return;
+    };
+    let lifecycle = compile(SCRATCH, "preload/lifecycle.c");
+    let plugin = compile_with(SCRATCH, "preload/plugin.c", &["-shared", "-fPIC"]);
+    let tools: [&[&str]; 3] = [
+        &["-q", "--tool=none"],
+        &["-q", "--error-exitcode=9"],
+        &["-q", "--soname-synonyms=somalloc=nouserintercepts"],
+    ];
+    for tool in tools {
+        let mut command = preloaded(&valgrind);
+        let finished = succeed(command.args(tool).arg(&lifecycle).arg(&plugin), LIMIT);
+        assert_eq!(finished.stdout, "done\n", "{tool:?}");
+    }
+}
+
+/// A control group of 64 MiB without swap: the program must live within it by giving back.
+#[test]
+fn a_program_that_frees_what_it_uses_lives_in_a_64_mib_container() {
+    let Some(group) = Container::of_64_mib() else {
+        skip("no control group with a memory limit can be made here; it takes root");
+        return;
+    };
+    let program = compile(SCRATCH, "preload/limits.c");
+    // 40 MiB live at a time, three times over, in three shapes.
+    for arguments in ["1000 40000", "100000 400", "3000000 13"] {
+        let mut command = preloaded("sh");
+        let join = format!(
+            "echo $$ > {}/cgroup.procs && exec {} {arguments}",
+            group.0.display(),
+            program.display()
+        );
+        let finished = succeed(command.arg("-c").arg(join), LIMIT);
+        assert_eq!(finished.stdout, "refused or full: full\n", "{arguments}");
+    }
+}
+
+struct Container(PathBuf);
+
+impl Container {
+    /// In the unified hierarchy, or in the memory controller of the old one.
+    fn of_64_mib() -> Option<Container> {
+        const LIMIT: &str = "67108864";
+        let name = format!("flagstone-test-{}", std::process::id());
+        let places = [
+            ("/sys/fs/cgroup", "memory.max"),
+            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+        ];
+        for (root, limit) in places {
+            let group = Container(Path::new(root).join(&name));
+            if std::fs::create_dir(&group.0).is_err() {
+                continue;
+            }
+            if !group.0.join(limit).exists() || std::fs::write(group.0.join(limit), LIMIT).is_err()
+            {
+                continue;
+            }
+            // Without swap accounting there are no such files, and nothing to forbid.
+            let _ = std::fs::write(group.0.join("memory.swap.max"), "0");
+            let _ = std::fs::write(group.0.join("memory.swappiness"), "0");
+            return Some(group);
+        }
+        None
+    }
+}
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}

@@ -1,0 +1,44 @@
+//! Start, end, threads, forks and signals.
+
+use crate::SCRATCH;
+use flagstone_tests::{LIMIT, compile, compile_with, preloaded, succeed};
+
+#[test]
+fn memory_works_before_main_after_main_in_plugins_and_at_thread_exit() {
+    let plugin = compile_with(SCRATCH, "preload/plugin.c", &["-shared", "-fPIC"]);
+    let program = compile(SCRATCH, "preload/lifecycle.c");
+    let finished = succeed(preloaded(program).arg(plugin), LIMIT);
+    assert_eq!(finished.stdout, "done\n");
+}
+
+#[test]
+fn two_thousand_forks_from_eight_allocating_threads_leave_working_children() {
+    let program = compile(SCRATCH, "preload/fork_from_threads.c");
+    let finished = succeed(preloaded(program).arg("2000"), LIMIT);
+    assert_eq!(finished.stdout, "2000 forks\n");
+}
+
+#[test]
+fn a_signal_handler_that_allocates_does_not_disturb_the_code_it_interrupts() {
+    let program = compile(SCRATCH, "preload/signal_handler.c");
+    let finished = succeed(preloaded(program).arg("5000"), LIMIT);
+    assert_eq!(finished.stdout, "done\n");
+}
+
+#[test]
+fn a_threaded_cpp_program_with_sized_deletes_runs() {
+    let program = compile_with(
+        SCRATCH,
+        "preload/threads.cpp",
+        &["-pthread", "-fsized-deallocation"],
+    );
+    let finished = succeed(&mut preloaded(program), LIMIT);
+    assert!(
+        finished
+            .stdout
+            .trim()
+            .parse::<i64>()
+            .is_ok_and(|sum| sum > 0),
+        "{finished:?}"
+    );
+}

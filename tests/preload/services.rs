@@ -1,0 +1,164 @@
+//! A server under load, a version control system, a database.
+
+use flagstone_tests::{LIMIT, need, preloaded, same_output_as_without, succeed};
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::Stdio;
+
+/// A port that was free a moment ago.
+fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a loopback port");
+    listener.local_addr().expect("its address").port()
+}
+
+#[test]
+fn redis_serves_its_own_benchmark() {
+    let Some(server) = need("redis-server", "redis-server") else {
+        return;
+    };
+    let Some(load) = need("redis-benchmark", "redis-tools") else {
+        return;
+    };
+    let Some(client) = need("redis-cli", "redis-tools") else {
+        return;
+    };
+    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let port = free_port().to_string();
+    let mut running = preloaded(server)
+        .args([
+            "--port",
+            &port,
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+            "--appendonly",
+            "no",
+        ])
+        .arg("--dir")
+        .arg(scratch.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("redis-server starts");
+    let mut log = BufReader::new(running.stdout.take().expect("stdout is a pipe"));
+    let ready = |line: &str| line.contains("Ready to accept connections");
+    let mut line = String::new();
+    while !ready(&line) {
+        line.clear();
+        assert_ne!(
+            log.read_line(&mut line).expect("its log"),
+            0,
+            "redis-server ended at start"
+        );
+    }
+    let drain = std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
+    let ask = |words: &[&str]| {
+        let mut command = preloaded(&client);
+        succeed(command.args(["-p", &port]).args(words), LIMIT).stdout
+    };
+    let tests = "set,get,incr,lpush,rpop,sadd,hset,zadd,lrange_100,mset";
+    let mut bench = preloaded(load);
+    bench.args([
+        "-p", &port, "-n", "20000", "-c", "20", "-r", "5000", "-d", "100", "-q", "-t", tests,
+    ]);
+    let figures = succeed(&mut bench, LIMIT).stdout;
+    assert!(figures.contains("requests per second"), "{figures}");
+    let keys: u64 = ask(&["dbsize"]).trim().parse().expect("a number of keys");
+    assert!(keys > 5000, "{keys} keys");
+    // BGSAVE forks while the parent goes on: copy-on-write and a child that allocates.
+    assert!(ask(&["save"]).contains("OK"));
+    assert!(ask(&["flushall"]).contains("OK"));
+    assert_eq!(ask(&["dbsize"]).trim(), "0");
+    ask(&["shutdown", "nosave"]);
+    let status = running.wait().expect("redis-server ends");
+    assert!(status.success(), "{status}");
+    drain.join().expect("the reader ends").expect("its log");
+}
+
+#[test]
+fn git_keeps_thousands_of_files_through_commits_gc_and_a_clone() {
+    let Some(git) = need("git", "git") else {
+        return;
+    };
+    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let folder = scratch.path().join("origin");
+    std::fs::create_dir(&folder).expect("a folder");
+    let run = |at: &Path, words: &[&str]| {
+        let mut command = preloaded(&git);
+        for (name, value) in [("GIT_AUTHOR", "A"), ("GIT_COMMITTER", "C")] {
+            command
+                .env(format!("{name}_NAME"), value)
+                .env(format!("{name}_EMAIL"), "a@example.com");
+        }
+        command
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .current_dir(at)
+            .args(words);
+        succeed(&mut command, LIMIT).stdout
+    };
+    run(&folder, &["init", "-q", "-b", "main"]);
+    for round in 0..5 {
+        write_files(&folder, round);
+        run(&folder, &["add", "-A"]);
+        run(&folder, &["commit", "-q", "-m", &format!("round {round}")]);
+    }
+    run(&folder, &["gc", "--quiet", "--aggressive", "--prune=now"]);
+    run(&folder, &["fsck", "--full", "--strict"]);
+    assert_eq!(run(&folder, &["rev-list", "--count", "HEAD"]), "5\n");
+    assert_eq!(run(&folder, &["ls-files"]).lines().count(), 3000);
+    assert!(run(&folder, &["log", "-p", "--stat"]).len() > 500_000);
+    run(
+        scratch.path(),
+        &["clone", "-q", "--no-local", "origin", "copy"],
+    );
+    let copy = scratch.path().join("copy");
+    assert_eq!(
+        run(&copy, &["rev-parse", "HEAD"]),
+        run(&folder, &["rev-parse", "HEAD"])
+    );
+}
+
+fn write_files(folder: &Path, round: u32) {
+    for number in 0..3000u32 {
+        // Every file at first, then every seventh.
+        if round > 0 && number % 7 != round {
+            continue;
+        }
+        let place = folder.join(format!("d{}", number % 60));
+        std::fs::create_dir_all(&place).expect("a folder");
+        let mut file = std::fs::File::create(place.join(format!("f{number}.txt"))).expect("a file");
+        for line in 0..number % 60 + 3 {
+            let word = number
+                .wrapping_mul(2_654_435_761)
+                .wrapping_add(line * round);
+            writeln!(file, "line {line} of {number}: {word:08x}").expect("a line");
+        }
+    }
+}
+
+#[test]
+fn sqlite_gives_the_same_answers() {
+    let Some(sqlite) = need("sqlite3", "sqlite3") else {
+        return;
+    };
+    let statements = "
+        PRAGMA cache_size = 2000;
+        CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT, size INTEGER, body BLOB);
+        WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 60000)
+            INSERT INTO item SELECT i, printf('name %05d', i * 7919 % 60013), i % 997, zeroblob(i % 300) FROM n;
+        CREATE INDEX by_name ON item(name);
+        CREATE INDEX by_size ON item(size, id);
+        SELECT count(*), sum(size), min(name), max(name) FROM item;
+        SELECT size, count(*), sum(length(body)) FROM item GROUP BY size ORDER BY 2 DESC, 1 LIMIT 5;
+        SELECT a.id, b.id FROM item a JOIN item b ON a.size = b.id WHERE a.name > 'name 59990' ORDER BY 1;
+        DELETE FROM item WHERE id % 3 = 0;
+        SELECT group_concat(id, ',') FROM (SELECT id FROM item ORDER BY name LIMIT 50);
+        PRAGMA integrity_check;";
+    same_output_as_without(
+        &sqlite,
+        |command| {
+            command.args([":memory:", statements]);
+        },
+        LIMIT,
+    );
+}
