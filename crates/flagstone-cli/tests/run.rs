@@ -174,6 +174,87 @@ fn the_ledger_closes_for_a_threaded_program_in_cpp() {
     assert!(active > 90_000, "{active} objects");
 }
 
+/// Allocates in four threads until the process ends, forks meanwhile, and ends while they go on.
+const BUSY: &str = r"
+#include <cstdlib>
+#include <cstring>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+static void churn(unsigned seed) {
+    std::vector<void *> held(3000);
+    for (;;) {
+        seed = seed * 1103515245 + 12345;
+        void *&slot = held[(seed >> 8) % held.size()];
+        free(slot);
+        size_t bytes = (seed >> 16) % 3000;
+        if ((seed >> 5) % 500 == 0) bytes *= 200;
+        slot = malloc(bytes);
+        if (slot) memset(slot, 1, bytes);
+    }
+}
+int main() {
+    for (unsigned t = 0; t < 4; t++) std::thread(churn, t).detach();
+    for (int i = 0; i < 10; i++) {
+        usleep(20000);
+        pid_t child = fork();
+        if (child == 0) {
+            free(malloc(100000));
+            if (i % 2) exit(0);
+            _exit(0);
+        }
+        int status = 1;
+        waitpid(child, &status, 0);
+        if (status) return 9;
+    }
+    return 0;
+}
+";
+
+#[test]
+fn nothing_is_counted_twice_while_other_threads_go_on() {
+    let Some(compiler) = installed("g++") else {
+        return;
+    };
+    let directory = tempfile::tempdir().expect("a directory");
+    let source = directory.path().join("busy.cc");
+    std::fs::write(&source, BUSY).expect("written");
+    let program = directory.path().join("busy");
+    let built = Command::new(compiler)
+        .args(["-O1", "-pthread", "-o"])
+        .args([&program, &source])
+        .status()
+        .expect("started");
+    assert!(built.success());
+    let (output, document) = document(&[program.to_str().expect("text")]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    // Memory moves while it is measured, so the two halves may differ by what moved.
+    for (lines, resident) in [
+        ("ledger", "rss_bytes"),
+        ("ledger_at_peak", "peak_sample_rss_bytes"),
+    ] {
+        let resident = document[resident].as_f64().expect("bytes");
+        let off = (sum(&document[lines]) - resident).abs() / resident;
+        assert!(off < 0.2, "{lines}: {off}");
+    }
+    let others = document["other_processes"].as_array().expect("an array");
+    assert_eq!(others.len(), 10, "every forked child reports");
+}
+
+#[test]
+fn a_killed_program_leaves_its_last_sample() {
+    let Some(perl) = installed("perl") else {
+        return;
+    };
+    let program = "my @a = map { $_ x 3 } 1 .. 200000; kill 9, $$";
+    let (output, document) = document(&[perl.to_str().expect("text"), "-e", program]);
+    assert_eq!(output.status.code(), Some(137));
+    assert_eq!(document["at_exit"], false);
+    assert!(sum(&document["ledger"]) > 5e6);
+    assert!(text(&output.stderr).contains("last sample"));
+}
+
 #[test]
 fn caches_have_the_kernels_columns() {
     let (_, document) = document(&["sh", "-c", "true"]);
