@@ -93,24 +93,27 @@ pub unsafe extern "C" fn cfree(address: *mut c_void) {
     unsafe { release(address) };
 }
 
-/// C23 7.24.3.4: the caller knows the size. It is taken as a promise, not checked.
+/// C23 7.24.3.4: the caller knows the size; a size that cannot be right ends the program. (The
+/// C++ operators do not check: programs that delete through a base class live on.)
 ///
 /// # Safety
 /// 1. As for [`free`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn free_sized(address: *mut c_void, _size: usize) {
+pub unsafe extern "C" fn free_sized(address: *mut c_void, size: usize) {
     // SAFETY: obligation 1.
-    unsafe { release(address) };
+    unsafe { HEAP.free_sized(address.cast(), size) };
 }
 
-/// C23 7.24.3.5: the caller knows size and alignment. Taken as promises, not checked.
+/// C23 7.24.3.5: the caller knows size and alignment; see [`free_sized`].
 ///
 /// # Safety
 /// 1. As for [`free`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn free_aligned_sized(address: *mut c_void, _align: usize, _size: usize) {
+pub unsafe extern "C" fn free_aligned_sized(address: *mut c_void, align: usize, size: usize) {
+    // An aligned block is as large as the alignment rounds its size up.
+    let size = size.checked_next_multiple_of(align.max(1)).unwrap_or(size);
     // SAFETY: obligation 1.
-    unsafe { release(address) };
+    unsafe { free_sized(address, size) };
 }
 
 /// C23 7.24.3.2.

@@ -185,6 +185,8 @@ fn make_classes<P: Platform>(
             break;
         };
         gate.classes().fill(below, class, id.0 as u8);
+        let geometry = slabs.cache(id).geometry();
+        gate.set_stride(id.index(), geometry.size(), geometry.slab_bytes());
         below = class;
     }
     if below == 0 {

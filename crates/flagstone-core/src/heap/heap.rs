@@ -193,25 +193,22 @@ impl<P: Platform> Heap<P> {
         }
     }
 
-    /// Gives back a block of which the caller says how large it is.
+    /// Gives back a block of which the caller says how many bytes it asked for. Ends the program
+    /// if that cannot be so.
     ///
     /// # Safety
     /// 1. As for [`Heap::free`].
-    #[inline(always)]
+    #[inline]
     pub unsafe fn free_sized(&self, address: *mut u8, size: usize) {
-        let _ = size;
+        // SAFETY: obligation 1.
+        let usable = unsafe { self.usable_size(address) };
+        // A block that shrank in place may be up to twice as large as asked for.
+        let fits = size <= usable && (usable <= MIN_ALIGN || size >= usable / 2);
+        if !address.is_null() && !fits {
+            P::fatal(Fault::WrongSize, address);
+        }
         // SAFETY: obligation 1.
         unsafe { self.free(address) };
-    }
-
-    /// Whether a free that names `size` can be right for the block at `address`.
-    ///
-    /// # Safety
-    /// 1. `address` is a live block's, or null.
-    #[must_use]
-    pub unsafe fn size_fits(&self, address: *mut u8, size: usize) -> bool {
-        // SAFETY: obligation 1.
-        address.is_null() || size <= unsafe { self.usable_size(address) }
     }
 
     /// Bytes the program may use of the block at `address`; zero for null. Constant for the
@@ -286,7 +283,7 @@ impl<P: Platform> Heap<P> {
 
 /// What an address belongs to.
 pub(super) enum Found<'a> {
-    /// An object of this cache (its start is checked when it reaches its slab).
+    /// The start of an object of this cache.
     Object(&'a Cache),
     /// The start of a run of this many pages.
     Run(Pfn, PageCount),
@@ -303,6 +300,8 @@ impl<P: Platform> Ready<P> {
         };
         if let Some(cache) = self.slabs.cache_of_page(pfn) {
             if cache.id().index() > SHEAF_CACHES {
+                // SAFETY: the page map names the cache.
+                unsafe { self.slabs.assert_start(cache, address) };
                 return Found::Object(cache);
             }
             P::fatal(Fault::InvalidFree, address.as_ptr());

@@ -141,7 +141,8 @@ impl<P: Platform> Slabs<P> {
             } else {
                 End::Head
             };
-            slab.set_state(state.with_frozen(false).with_contended(false));
+            // It stays marked, so that the next walk over the list passes it over.
+            slab.set_state(state.with_frozen(false));
             if state.freelist() != NO_OBJECT {
                 bump(&here.tally.deactivations, 1);
                 self.list_2007(&slab, here, end);

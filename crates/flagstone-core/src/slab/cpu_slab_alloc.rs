@@ -120,7 +120,8 @@ impl<P: Platform> Slabs<P> {
     }
 
     /// Under `Remedies::avoid_contended`: a slab that frees contend for goes to the tail of its
-    /// node's list instead of being allocated from. Inside the section, its chain taken.
+    /// node's list instead of being allocated from, and stays marked, so that the next walk over
+    /// the list passes it over. Inside the section, its chain taken.
     fn give_up_contended(&self, slab: &Slab<'_, P>, here: &CpuSlab) -> bool {
         if !slab.cache.parts.remedies.avoid_contended {
             return false;
@@ -136,7 +137,7 @@ impl<P: Platform> Slabs<P> {
             };
             P::touch(Line::Node, node.address(), Access::Write);
             slab.touch(Access::Atomic);
-            if slab.swap_state(state, state.with_frozen(false).with_contended(false)) {
+            if slab.swap_state(state, state.with_frozen(false)) {
                 bump(&here.tally.deactivations, 1);
                 self.list_add(node, &mut list, slab.pfn, End::Tail);
                 return true;

@@ -150,8 +150,22 @@ impl<P: Platform> Slabs<P> {
         }
     }
 
-    /// Takes everything off every CPU of a cache of the cpu-slab engines.
+    /// Takes everything off every CPU of a cache of the cpu-slab engines. What was put aside
+    /// goes first: freeing it may put slabs on this CPU's partial list.
     pub(crate) fn flush_cpu_slabs(&self, cache: &Cache) {
+        for cpu in cache.parts.cpus() {
+            let there = self.cpu_slab(cache, cpu);
+            if !there.has_deferred() {
+                continue;
+            }
+            let deferred = match there.enter::<P>() {
+                Ok(_section) => there.take_deferred(),
+                Err(_) => None,
+            };
+            if let Some(sheaf) = deferred {
+                self.flush_deferred(cache, sheaf);
+            }
+        }
         for cpu in cache.parts.cpus() {
             self.flush_cpu_slab(cache, cpu);
         }
@@ -162,11 +176,11 @@ impl<P: Platform> Slabs<P> {
         if there.looks_empty() {
             return;
         }
-        let (detached, partial, deferred) = {
+        let (detached, partial) = {
             let Ok(_section) = there.enter::<P>() else {
                 return;
             };
-            (there.detach(), there.take_partial(), there.take_deferred())
+            (there.detach(), there.take_partial())
         };
         if let Some(detached) = detached {
             match cache.engine() {
@@ -176,9 +190,6 @@ impl<P: Platform> Slabs<P> {
         }
         if partial.head.is_some() {
             self.drain(cache, there, partial);
-        }
-        if let Some(sheaf) = deferred {
-            self.flush_deferred(cache, sheaf);
         }
     }
 

@@ -2,9 +2,11 @@
 
 use super::engine_tests::*;
 use super::*;
-use crate::base::{CpuId, NodeId};
+use crate::base::{CpuId, NodeId, Pfn};
+use crate::platform::testing::Testing;
 
 use crate::policy::Policy;
+use crate::sync::Ordering::Relaxed;
 use std::ptr::NonNull;
 use std::vec::Vec;
 
@@ -237,6 +239,135 @@ fn the_slab_allocator_keeps_free_limit_objects_in_empty_slabs() {
     assert!(free <= u64::from(limit), "{free} above {limit}");
     assert!(free + 2 > u64::from(limit), "{free} far below {limit}");
     check(&slabs, "slab-2.6.24");
+}
+
+#[test]
+fn frees_put_aside_come_back_in_one_batch_or_when_memory_is_wanted() {
+    for name in [
+        "linux-2.6.24+defer-contended-free",
+        "linux-6.12+defer-contended-free",
+    ] {
+        let (_world, slabs) = built(name, cpus(2));
+        let cache = slabs.cache(cache_of(&slabs, 256));
+        let objects = take(&slabs, cache, 64);
+        for &object in &objects[..29] {
+            slabs.defer(cache, object);
+        }
+        assert_eq!(slabs.cpu_held(cache).deferred_objects, 29, "{name}");
+        assert_eq!(live(&slabs, cache), 35, "{name}");
+        check(&slabs, name);
+        slabs.defer(cache, objects[29]);
+        assert_eq!(slabs.cpu_held(cache).deferred_objects, 0, "{name}");
+        slabs.defer(cache, objects[30]);
+        assert_eq!(live(&slabs, cache), 33, "{name}");
+        // 33 are out, so some allocation of the next 64 finds no slab at hand and looks here.
+        let more = take(&slabs, cache, 64);
+        assert_eq!(slabs.cpu_held(cache).deferred_objects, 0, "{name}");
+        assert_eq!(slabs.engine_counts(cache).deferred, 31, "{name}");
+        check(&slabs, name);
+        give(&slabs, cache, more);
+        give(&slabs, cache, objects[31..].iter().copied());
+        assert_eq!(slabs.destroy_cache(cache.id()), Ok(()), "{name}");
+        check(&slabs, name);
+    }
+}
+
+#[test]
+fn a_cache_can_be_ended_with_frees_of_full_slabs_put_aside() {
+    for name in [
+        "linux-6.5+defer-contended-free",
+        "linux-6.12+defer-contended-free",
+    ] {
+        let (world, slabs) = built(name, cpus(2));
+        // One object to a slab: each of these frees makes a full slab empty.
+        let cache = slabs.cache(cache_of(&slabs, 30_000));
+        let objects = take(&slabs, cache, 6);
+        for (number, object) in objects.into_iter().enumerate() {
+            world.run_on(CpuId(number as u32 % 2));
+            slabs.defer(cache, object);
+        }
+        assert_eq!(slabs.destroy_cache(cache.id()), Ok(()), "{name}");
+        check(&slabs, name);
+    }
+}
+
+#[test]
+fn a_free_that_finds_its_slab_locked_is_put_aside() {
+    let (world, slabs) = built("linux-2.6.24+defer-contended-free", cpus(2));
+    let cache = slabs.cache(cache_of(&slabs, 256));
+    let objects = take(&slabs, cache, cache.geometry().objects());
+    let _next = take(&slabs, cache, 1);
+    let head = slabs.pages().pfn_of(objects[0].as_ptr());
+    let head = head
+        .and_then(|pfn| slabs.pages().head_of(pfn))
+        .expect("a slab");
+    // SAFETY: a slab of the 2007 engine.
+    let lock = unsafe { slabs.pages().descriptor(head).slab_lock() };
+    let taken = std::thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            world.enter(CpuId(1));
+            lock.try_acquire_now::<Testing>()
+        });
+        other.join().expect("no panic")
+    });
+    assert!(taken, "the other thread holds the slab's lock now");
+    give(&slabs, cache, [objects[0]]);
+    assert_eq!(slabs.cpu_held(cache).deferred_objects, 1);
+    lock.reset();
+    give(&slabs, cache, [objects[1]]);
+    assert_eq!(slabs.cpu_held(cache).deferred_objects, 1);
+    slabs.flush_cpus(cache);
+    assert_eq!(slabs.cpu_held(cache).deferred_objects, 0);
+    check(&slabs, "deferred");
+}
+
+#[test]
+fn a_slab_that_frees_contend_for_is_given_up_and_passed_over_once() {
+    for name in [
+        "linux-2.6.24+avoid-contended-slab",
+        "linux-6.5+avoid-contended-slab",
+        "linux-6.12+avoid-contended-slab",
+    ] {
+        let (world, slabs) = built(name, cpus(2));
+        let cache = slabs.cache(cache_of(&slabs, 256));
+        let objects = take(&slabs, cache, cache.geometry().objects());
+        let own = slabs.cpu_slab_view(cache, CpuId(0)).slab;
+        // Another CPU frees into CPU 0's slab, and meets somebody there.
+        world.run_on(CpuId(1));
+        give(&slabs, cache, [objects[0], objects[1]]);
+        contend(&slabs, own);
+        world.run_on(CpuId(0));
+        let next = take(&slabs, cache, 1);
+        let now = slabs.cpu_slab_view(cache, CpuId(0)).slab;
+        assert_ne!(now, own, "{name}: the contended slab was given up");
+        let state = state_of(&slabs, own);
+        assert!(!state.frozen(), "{name}");
+        assert!(!state.contended(), "{name}: passed over, once");
+        assert_eq!(nr_partial(&slabs, cache), 1, "{name}");
+        check(&slabs, name);
+        world.run_on(CpuId(1));
+        let other = take(&slabs, cache, 1);
+        assert_eq!(slabs.cpu_slab_view(cache, CpuId(1)).slab, own, "{name}");
+        give(
+            &slabs,
+            cache,
+            objects[2..].iter().chain(&next).chain(&other).copied(),
+        );
+        assert_eq!(slabs.destroy_cache(cache.id()), Ok(()), "{name}");
+    }
+}
+
+fn state_of(slabs: &TestSlabs, pfn: Pfn) -> SlabState {
+    SlabState(slabs.pages().descriptor(pfn).state.load(Relaxed))
+}
+
+fn contend(slabs: &TestSlabs, pfn: Pfn) {
+    let contended = state_of(slabs, pfn).with_contended(true);
+    slabs
+        .pages()
+        .descriptor(pfn)
+        .state
+        .store(contended.0, Relaxed);
 }
 
 #[test]

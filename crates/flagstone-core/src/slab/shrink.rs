@@ -21,7 +21,9 @@ impl<P: Platform> Slabs<P> {
     pub fn relax_cache(&self, cache: &Cache) {
         cache.shrink_sizing(BARN_BYTES_FIRST);
         for node in 0..self.node_count() {
-            self.empty_barn(cache, self.node(cache.id(), NodeId(node)));
+            let node = self.node(cache.id(), NodeId(node));
+            self.empty_barn(cache, node);
+            self.give_back_empty_slabs(cache, node);
         }
     }
 

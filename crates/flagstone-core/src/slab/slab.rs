@@ -342,3 +342,14 @@ impl<'a, P: Platform> Slab<'a, P> {
         true
     }
 }
+
+impl<P: Platform> Slabs<P> {
+    /// Ends the program unless an object of `cache` that was handed out starts at `object`.
+    ///
+    /// # Safety
+    /// 1. As for [`Slab::holding`].
+    pub(crate) unsafe fn assert_start(&self, cache: &Cache, object: NonNull<u8>) {
+        // SAFETY: obligation 1.
+        let _found = unsafe { Slab::holding(self, cache, object) };
+    }
+}

@@ -351,7 +351,12 @@ impl<P: Platform> Slabs<P> {
             id: CacheId(0),
             geometry,
             align: layout.align,
-            min_partial: policy.min_partial(layout.size),
+            min_partial: match growing {
+                true => policy
+                    .min_partial(layout.size)
+                    .min(empty_slabs(geometry.slab_bytes())),
+                false => policy.min_partial(layout.size),
+            },
             sheaf_first: first,
             sheaf_max: max,
             barn_full: barn.full,
@@ -408,4 +413,11 @@ pub(crate) const BARN_BYTES_FIRST: usize = 16 << 10;
 /// Objects in a cache's first sheaves: about 2 KiB of them, at least one, at most 30.
 fn first_capacity(size: usize) -> u32 {
     (2048 / size).clamp(1, 30) as u32
+}
+
+/// Empty slabs a node keeps of a cache: 16 KiB of them, at least one. The kernels' rule keeps five
+/// to ten of any length, which is megabytes over seventy caches; here pagesets and barns already
+/// stand between a cache and the zone.
+fn empty_slabs(slab_bytes: usize) -> u32 {
+    ((16 << 10) / slab_bytes).max(1) as u32
 }
