@@ -86,11 +86,14 @@ fn start(heap: &'static Heap<Linux>, directory: &[u8]) {
     }
     HEAP.store(core::ptr::from_ref(heap).cast_mut(), Relaxed);
     PROCESS.store(process::id(), Relaxed);
-    DUE.store(next_due(process::resident_quick().unwrap_or(0)), Relaxed);
     // SAFETY: called once, before the heap is watched.
     unsafe { flagstone_linux::observe::set(observe) };
     ready.watch();
     exit::register();
+    // A first one at once: a program may be killed before it has grown.
+    if let Some(mut room) = ROOM.enter() {
+        sample(ready, &mut room, Moment::Running);
+    }
 }
 
 /// In the child of a fork: it is a process of its own, whose peak begins now.

@@ -70,8 +70,8 @@ fn render(outcome: &Outcome, found: &Found, screen: Screen) -> String {
         pages(&mut out, outcome, screen);
     } else {
         out.push_str(
-            "It left no figures: its process was killed before a first sample, cleared its\n\
-             environment, or gave up the right to write them.\n",
+            "It left no figures: it ran without the library (an environment cleared on the\n\
+             way, a static program started by it) or had no right to write them.\n",
         );
     }
     others(&mut out, outcome);
