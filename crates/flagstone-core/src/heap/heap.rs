@@ -138,7 +138,7 @@ impl<P: Platform> Heap<P> {
             // aligned.
             let mut wanted = size.max(1).checked_next_multiple_of(align)?;
             while let Some(cache) = ready.cache_for(&self.gate, wanted) {
-                if cache.geometry().size() % align == 0 {
+                if cache.geometry().size().is_multiple_of(align) {
                     cache.sample(size);
                     ready.upkeep();
                     return ready.slabs.alloc(cache);
@@ -171,7 +171,7 @@ impl<P: Platform> Heap<P> {
                 ready.upkeep();
                 self.gate
                     .raise(ready.slabs.pages().map_limit().load(Relaxed));
-                if address as usize % MIN_ALIGN != 0 {
+                if !(address as usize).is_multiple_of(MIN_ALIGN) {
                     P::fatal(Fault::MisalignedFree, address);
                 }
                 // SAFETY: the caller gives the object up.

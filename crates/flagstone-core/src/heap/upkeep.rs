@@ -97,7 +97,7 @@ impl<P: Platform> Ready<P> {
     pub(super) fn upkeep(&self) {
         let calls = self.upkeep_due.load(Relaxed).wrapping_add(1);
         self.upkeep_due.store(calls, Relaxed);
-        if calls % LOOK_EVERY == 0 {
+        if calls.is_multiple_of(LOOK_EVERY) {
             self.upkeep_now();
         }
     }

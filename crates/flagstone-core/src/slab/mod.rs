@@ -37,6 +37,7 @@ mod node;
 mod refill;
 mod sheaf;
 mod shrink;
+#[expect(clippy::module_inception, reason = "the slab of the slab layer")]
 mod slab;
 mod slabs;
 mod state;
