@@ -1,1 +1,73 @@
-fn main() {}
+//! The project's own rules as a program: `cargo xtask <check>`.
+//!
+//! ```text
+//!   layers    imports go downwards, in the core and between crates
+//!   tidy      lengths, unsafe files, leftovers, titles, links, invariant names
+//!   options   docs/options.md says what the code says (`options --write` writes it)
+//!   check     all of them
+//! ```
+//!
+//! The same checks are ordinary tests of this package, so that `cargo test --workspace` runs
+//! them too. Exit status: 0 nothing found, 1 findings, 2 usage.
+
+mod documents;
+mod invariants;
+mod layers;
+mod links;
+mod options;
+mod source;
+mod tidy;
+mod tree;
+mod unsafe_files;
+
+use std::path::Path;
+use std::process::ExitCode;
+#[cfg(test)]
+use tree::Finding;
+use tree::Tree;
+
+const USAGE: &str = "usage: cargo xtask layers | tidy | options [--write] | check";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let root = tree::root();
+    if words == ["options", "--write"] {
+        return write_options(&root);
+    }
+    let tree = Tree::read(&root);
+    let findings = match words[..] {
+        ["layers"] => layers::check(&tree),
+        ["tidy"] => tidy::check(&tree),
+        ["options"] => options::check(&tree),
+        ["check"] => {
+            let checks = [layers::check, tidy::check, options::check];
+            checks.iter().flat_map(|check| check(&tree)).collect()
+        }
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    for finding in &findings {
+        println!("{finding}");
+    }
+    ExitCode::from(u8::from(!findings.is_empty()))
+}
+
+fn write_options(root: &Path) -> ExitCode {
+    match std::fs::write(root.join(options::PATH), options::document()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{}: {error}", options::PATH);
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Fails with every finding, one a line.
+#[cfg(test)]
+fn expect_none(findings: &[Finding]) {
+    let lines: Vec<String> = findings.iter().map(Finding::to_string).collect();
+    assert!(lines.is_empty(), "\n{}", lines.join("\n"));
+}

@@ -32,13 +32,16 @@ use flagstone_core::slab::CacheRequest;
 use flagstone_core::verify;
 use std::collections::BTreeMap;
 
-/// Policies whose engine runs, drawn from by seed.
-const POLICIES: [&str; 5] = [
+/// Policies drawn from by seed: every engine, twice the default one.
+const POLICIES: [&str; 8] = [
+    "flagstone",
     "flagstone",
     "linux-7.0",
     "linux-6.18",
     "linux-6.12",
+    "linux-6.6",
     "linux-2.6.24",
+    "slab-2.6.24",
 ];
 
 /// Operations of one thread.
@@ -102,8 +105,7 @@ pub fn check(seed: u64, torn_slots: bool) -> Result<Summary, Failure> {
     let machine = Machine::named("x86-16").and_then(|m| m.scaled(2 + 2 * draw.below(2)));
     let machine = machine.expect("a built-in profile");
     let policy = POLICIES[draw.below(POLICIES.len() as u32) as usize];
-    let policy = NamedPolicy::parse(policy).or_else(|_| NamedPolicy::parse(POLICIES[0]));
-    let policy = policy.expect("a built-in policy");
+    let policy = NamedPolicy::parse(policy).expect("a built-in policy");
     let cpus = machine.cpus();
     let threads = 2 + draw.below(4);
     let options = Options {

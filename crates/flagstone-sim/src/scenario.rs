@@ -8,7 +8,7 @@
 
 use crate::costs::Ps;
 use crate::machine::Machine;
-use crate::subject::{self, Subject};
+use crate::subject::Subject;
 use crate::tally::Totals;
 use crate::topology::Placement;
 use crate::vm::{Options, Vm};
@@ -34,15 +34,9 @@ impl NamedPolicy {
     /// The policy called `name`.
     ///
     /// # Errors
-    /// One line with the known names, or the reason why the simulator cannot run it.
+    /// One line with the known names.
     pub fn parse(name: &str) -> Result<Self, String> {
         let policy = Policy::parse(name).map_err(|error| error.to_string())?;
-        if !subject::engine_runs(policy.engine) {
-            return Err(format!(
-                "policy '{name}' needs the {:?} engine, which this build does not have",
-                policy.engine
-            ));
-        }
         Ok(Self {
             name: name.to_owned(),
             policy,

@@ -11,19 +11,13 @@ use core::ptr::NonNull;
 use flagstone_core::base::{CacheId, NodeId, Order, Pfn};
 use flagstone_core::page::{PageConfig, Retention};
 use flagstone_core::platform::Platform;
-use flagstone_core::policy::{Engine, Policy};
+use flagstone_core::policy::Policy;
 use flagstone_core::slab::{CacheRequest, Slabs};
 
 /// The core on a virtual machine.
 pub struct Subject {
     slabs: Box<MaybeUninit<Slabs<Virtual>>>,
     page_bytes: usize,
-}
-
-/// Whether the core of this build can run caches of `engine`.
-#[must_use]
-pub fn engine_runs(engine: Engine) -> bool {
-    matches!(engine, Engine::Sheaf)
 }
 
 impl Subject {

@@ -23,7 +23,7 @@ pub const OBSERVED_BYTES: usize = 256 << 10;
 
 /// The heap must have shrunk by at least this much before caches are relaxed: below it, what
 /// caches hold is small anyway.
-const RELAX_BYTES_MIN: usize = 8 << 20;
+const RELAX_BYTES_MIN: usize = 64 << 20;
 
 impl<P: Platform> Ready<P> {
     /// The slab allocator.

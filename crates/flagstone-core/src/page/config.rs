@@ -19,7 +19,7 @@ pub struct Retention {
     pub min_bytes: usize,
     /// Further free memory that may stay, in 1024ths of the memory in use.
     pub share: usize,
-    /// How far the tuning may raise the bound, in bytes for each zone; also at most a quarter of
+    /// How far the tuning may raise the bound, in bytes for each zone; also at most
     /// the largest amount in use lately.
     ///
     /// Why 16 MiB: a program that frees 2 GiB again and again then ends each time below 32 MiB,

@@ -27,6 +27,7 @@
 //!
 //! Invariants
 //! - `page.one-owner`: a page is in exactly one of the states above.
+//! - `page.node`: the head of a slab or run names the node of the zone it lies in.
 //! - `page.head-known`: from any page of a slab or run its head is found by `pages` of a tail.
 
 use crate::base::{NodeId, Order};

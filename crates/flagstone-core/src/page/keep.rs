@@ -3,7 +3,7 @@
 //! ```text
 //!   bound = max(min, in use × share / 1024, raised)
 //!   raised: doubled when a quarter of what was given back within a second was wanted again;
-//!           falls by an eighth each second; at most max and a quarter of the peak in use
+//!           falls by an eighth each second; at most max and the peak in use
 //! ```
 //!
 //! Locking: the zone's. Plain arithmetic; nothing here gives memory back (`release`).
@@ -85,7 +85,7 @@ impl Keep {
         }
         self.reused += pages;
         if self.reused >= self.released.div_ceil(4) {
-            let most = self.max.min(self.peak / 4);
+            let most = self.max.min(self.peak);
             self.raised = (self.raised.max(self.min) * 2).min(most);
             self.released = 0;
             self.reused = 0;

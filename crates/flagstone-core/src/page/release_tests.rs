@@ -86,8 +86,8 @@ fn memory_wanted_again_at_once_raises_the_bound_and_quiet_seconds_lower_it() {
     );
     let bound = pages.snapshot().total.keep_pages * 4096;
     assert!(
-        bound > 4 << 20 && bound <= 8 << 20,
-        "{bound}: a quarter of the peak at most"
+        bound > 8 << 20 && bound <= 16 << 20,
+        "{bound}: raised, to the maximum at most"
     );
     for _ in 0..60 {
         world.advance(crate::page::TICK_NS);

@@ -9,6 +9,9 @@
 //! - `zone.counts`: pages below the frontier are in use or on the free areas' lists, and the
 //!   zone's numbers say how many of which.
 //! - `zone.parked`: blocks being given back are on the parked list while `releasing` is set.
+//! - `zone.published`: with nothing deferred, the numbers read without the lock (in use, frontier)
+//!   are those under it.
+//! - `zone.frontier`: the frontier is at most what is committed, and that at most the zone's end.
 //!
 //! Locking: [`LockKind::Zone`], the last lock of a path. A signal handler on top of the holder
 //! gets nothing from the zone; what it frees waits on the `deferred` stack, which the next holder

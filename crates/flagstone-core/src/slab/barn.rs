@@ -9,6 +9,9 @@
 //! linux-policies 5.1), for the default policy also bytes. The caller decides what to do with
 //! what does not fit.
 //!
+//! Invariants
+//! - `barn.counted`: the two counts are the lengths of the two lists.
+//!
 //! Locking: the barn's own lock (`LockKind::Barn`); counts may be read without it.
 
 use super::sheaf::OwnSheaf;

@@ -10,6 +10,7 @@
 //!
 //! Invariants
 //! - `node.list-counted`: `nr_partial` is the length of the list.
+//! - `node.slabs-counted`: `slabs` is the number of the cache's live slabs on this node.
 //! - `node.flag-tells`: a slab has `flag::ON_LIST` exactly while it is on the list.
 
 use super::barn::Barn;

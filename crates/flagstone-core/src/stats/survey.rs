@@ -122,7 +122,10 @@ impl Survey {
     /// Takes the locks of barns, of zones and of the table of huge blocks, one at a time and for
     /// a moment; on top of a holder it leaves that part out.
     pub fn take<P: Platform>(&mut self, heap: &Ready<P>, residency: &mut dyn Residency) -> bool {
-        *self = Self::new();
+        // In place: a whole survey may not fit on a small stack.
+        self.caches.fill(CacheSurvey::NONE);
+        self.ledger = Ledger::EMPTY;
+        self.pages = None;
         let slabs = heap.slabs();
         let Some(bits) = PageBits::ask(slabs.pages(), residency) else {
             return false;

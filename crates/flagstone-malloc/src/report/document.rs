@@ -165,9 +165,9 @@ fn zone_fields(json: &mut Json<'_>, node: NodeId, zone: &ZoneSnapshot) {
     json.numbers("resident_blocks", &zone.resident_blocks);
     json.numbers("released_blocks", &zone.released_blocks);
     json.object("watermarks", |json| {
-        json.number("min", zone.marks.min as u64);
-        json.number("low", zone.marks.low as u64);
-        json.number("high", zone.marks.high as u64);
+        json.number("min", zone.marks.min);
+        json.number("low", zone.marks.low);
+        json.number("high", zone.marks.high);
     });
     let counters = &zone.counters;
     for (key, value) in [

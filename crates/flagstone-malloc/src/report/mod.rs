@@ -39,6 +39,12 @@ const GROWTH: u64 = 16;
 /// Growth below which no sample is taken, in bytes: small programs end before it matters.
 const GROWTH_BYTES_MIN: u64 = 1 << 20;
 
+/// How often a sample is measured until it closes: other threads move memory meanwhile.
+const TRIES: u32 = 6;
+
+/// A sample closes if its sum is off by less than this part of the resident size.
+const CLOSES_WITHIN: u64 = 100;
+
 /// The variable that names the directory.
 const VARIABLE: &CStr = c"FLAGSTONE_RUN_REPORT";
 
@@ -80,11 +86,14 @@ fn start(heap: &'static Heap<Linux>, directory: &[u8]) {
     }
     HEAP.store(core::ptr::from_ref(heap).cast_mut(), Relaxed);
     PROCESS.store(process::id(), Relaxed);
-    DUE.store(next_due(process::resident_quick().unwrap_or(0)), Relaxed);
     // SAFETY: called once, before the heap is watched.
     unsafe { flagstone_linux::observe::set(observe) };
     ready.watch();
     exit::register();
+    // A first one at once: a program may be killed before it has grown.
+    if let Some(mut room) = ROOM.enter() {
+        sample(ready, &mut room, Moment::Running);
+    }
 }
 
 /// In the child of a fork: it is a process of its own, whose peak begins now.
@@ -149,21 +158,15 @@ fn ours_of(ready: &Ready<Linux>, resident: &mut Resident, mapping: &Mapping) -> 
 }
 
 fn sample(ready: &Ready<Linux>, room: &mut Room, moment: Moment) {
-    // First, since the walk itself makes some pages resident.
-    let (mut total, mut outside) = (0, 0);
     room.resident.open();
-    let Room { text, resident, .. } = room;
-    let read = process::each_mapping(text, |mapping| {
-        total += mapping.resident;
-        outside += mapping.resident - ours_of(ready, resident, &mapping);
+    let measured = (0..TRIES).find_map(|again| {
+        let resident = measure(ready, room)?;
+        let sum = room.survey.ledger.total();
+        let off = resident.is_some_and(|size| size.abs_diff(sum) * CLOSES_WITHIN > size);
+        (!off || again + 1 == TRIES).then_some(resident)
     });
-    let taken = room.survey.take(ready, &mut room.resident);
     room.resident.close();
-    if !taken {
-        return;
-    }
-    room.survey.ledger.add(Line::NonHeap, outside);
-    let resident = read.then_some(total);
+    let Some(resident) = measured else { return };
     room.samples += 1;
     let size = resident.unwrap_or_else(|| room.survey.ledger.total());
     if size >= room.peak_bytes {
@@ -178,4 +181,21 @@ fn sample(ready: &Ready<Linux>, room: &mut Room, moment: Moment) {
         process: PROCESS.load(Relaxed),
     };
     document::write(room, &sample);
+}
+
+/// Measures both halves once: the resident size the kernel counts, if it says, and the ledger in
+/// the room. `None` if the walk had no memory.
+fn measure(ready: &Ready<Linux>, room: &mut Room) -> Option<Option<u64>> {
+    // First, since the walk itself makes some pages resident.
+    let (mut total, mut outside) = (0, 0);
+    let Room { text, resident, .. } = room;
+    let read = process::each_mapping(text, |mapping| {
+        total += mapping.resident;
+        outside += mapping.resident - ours_of(ready, resident, &mapping);
+    });
+    if !room.survey.take(ready, &mut room.resident) {
+        return None;
+    }
+    room.survey.ledger.add(Line::NonHeap, outside);
+    Some(read.then_some(total))
 }

@@ -79,7 +79,8 @@ pub static ROOM: Shared = Shared {
 impl Shared {
     /// The room, unless somebody is in it.
     pub fn enter(&'static self) -> Option<Inside> {
-        (!self.taken.swap(true, Ordering::Acquire)).then_some(Inside(self))
+        // Made only if the room was free: dropping one opens the room.
+        (!self.taken.swap(true, Ordering::Acquire)).then(|| Inside(self))
     }
 
     /// The room, after a while if need be; `None` if whoever is in it does not leave (it may be

@@ -130,7 +130,7 @@ pub const WORKLOADS: &[Workload] = &[
     Workload {
         name: "kbuild",
         about: "compilers: pages faulted in one by one, given back at once at exit",
-        unit: "process",
+        unit: "page faulted in",
         kind: Kind::Steady,
         tasks: ANY,
         make: kbuild::make,

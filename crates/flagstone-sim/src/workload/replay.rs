@@ -292,7 +292,7 @@ mod tests {
         for (name, _) in TRACES {
             let trace = Trace::named(name);
             assert!(
-                trace.streams.iter().all(|stream| stream.len() > 1000),
+                trace.streams.iter().all(|stream| stream.len() > 100),
                 "{name}"
             );
             assert!(trace.slots > 0 && !trace.caches.is_empty(), "{name}");

@@ -70,8 +70,8 @@ fn render(outcome: &Outcome, found: &Found, screen: Screen) -> String {
         pages(&mut out, outcome, screen);
     } else {
         out.push_str(
-            "It left no figures: its process was killed before a first sample, cleared its\n\
-             environment, or gave up the right to write them.\n",
+            "It left no figures: it ran without the library (an environment cleared on the\n\
+             way, a static program started by it) or had no right to write them.\n",
         );
     }
     others(&mut out, outcome);
@@ -123,7 +123,13 @@ fn number(value: impl ToString) -> Cell {
     Cell::new(value.to_string()).set_alignment(CellAlignment::Right)
 }
 
-fn push_table(out: &mut String, table: &Table) {
+fn push_table(out: &mut String, table: &mut Table) {
+    for (at, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((if at == 0 { 0 } else { 1 }, 0));
+        if at == 0 {
+            column.set_constraint(ColumnConstraint::ContentWidth);
+        }
+    }
     for line in table.lines() {
         out.push_str(line.trim_end());
         out.push('\n');
@@ -166,12 +172,12 @@ fn ledger(out: &mut String, outcome: &Outcome, screen: Screen) {
         number(size(peak)),
         Cell::new(closing(exit, outcome.rss_bytes)),
     ]);
-    for column in 0..3 {
+    for column in 1..3 {
         if let Some(column) = table.column_mut(column) {
             column.set_constraint(ColumnConstraint::ContentWidth);
         }
     }
-    push_table(out, &table);
+    push_table(out, &mut table);
     memo(
         out,
         &outcome.not_resident,
@@ -240,10 +246,10 @@ fn caches(out: &mut String, caches: &[Cache], screen: Screen) {
             single(|c| c.pages),
             number(sum(|c| c.slabs)),
             number(size(resident)),
-            number(percent(sum(|c| c.waste_bytes), resident)),
+            number(whole_percent(sum(|c| c.waste_bytes), resident)),
         ]);
     }
-    push_table(out, &table);
+    push_table(out, &mut table);
 }
 
 fn pages(out: &mut String, outcome: &Outcome, screen: Screen) {
@@ -298,7 +304,7 @@ fn zone_lines(out: &mut String, zone: &Zone, page: u64, screen: Screen) {
         let cells = blocks.iter().map(number);
         table.add_row(std::iter::once(Cell::new(name)).chain(cells));
     }
-    push_table(out, &table);
+    push_table(out, &mut table);
 }
 
 fn pagesets(out: &mut String, pagesets: &[Pageset], screen: Screen) {
@@ -344,7 +350,7 @@ fn pagesets(out: &mut String, pagesets: &[Pageset], screen: Screen) {
             sum(|s| s.drains),
         ]);
     }
-    push_table(out, &table);
+    push_table(out, &mut table);
 }
 
 fn others(out: &mut String, outcome: &Outcome) {
@@ -404,6 +410,13 @@ fn percent(part: u64, whole: u64) -> String {
     match whole {
         0 => "–".to_owned(),
         _ => format!("{:.1} %", part as f64 * 100.0 / whole as f64),
+    }
+}
+
+fn whole_percent(part: u64, whole: u64) -> String {
+    match whole {
+        0 => "–".to_owned(),
+        _ => format!("{:.0} %", part as f64 * 100.0 / whole as f64),
     }
 }
 

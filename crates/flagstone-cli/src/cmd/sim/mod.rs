@@ -126,7 +126,8 @@ pub fn run(args: &Args) -> CommandOutcome {
 }
 
 fn check(args: &Args) -> Result<Request, String> {
-    let workload = Workload::named(args.workload.as_deref().unwrap_or_default())?;
+    let name = args.workload.as_deref().unwrap_or_default();
+    let workload = Workload::named(name).map_err(|line| format!("{line}, {INTERLEAVE}"))?;
     let machine = machine(&args.machine)?;
     let policies = args.policy.iter().map(|name| policy(name, &args.set));
     let policies = policies.collect::<Result<Vec<_>, _>>()?;
