@@ -3,13 +3,13 @@
 //! Two counts that must not be mixed up:
 //! - [`slot_count`]: a bound on every index the kernel can give a thread. Safety rests on it, so it
 //!   comes from the kernel's own CPU mask and not from a file a container may fake.
-//! - [`effective_cpus`]: what affinity and a CPU quota leave. How much may be cached rests on it.
+//! - [`means`]: what affinity and a CPU quota leave. How much may be cached rests on it.
 
 use crate::limits::{self, Controller, Version};
 use crate::text::{self, Path};
 use crate::{rseq, sys};
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
-use flagstone_core::base::{CpuId, NodeId};
+use flagstone_core::base::{CpuId, Means, NodeId};
 
 /// CPUs in one word of the kernel's mask.
 const MASK_WORD: u32 = 64;
@@ -67,12 +67,21 @@ fn highest(list: &[u8]) -> Option<u32> {
     u32::try_from(last).ok().filter(|&last| last < 1 << 16)
 }
 
-/// CPUs this process can really keep busy: the least of its affinity and the CPU quota of its
-/// control groups, rounded up; at least one. Some tens of microseconds: not for start-up.
+/// What this process may use: its memory limit, the CPUs it may run on, and those of them that it
+/// can keep busy. Some tens of microseconds: not for start-up.
 #[must_use]
-pub fn effective_cpus() -> u32 {
+pub fn means() -> Means {
     let (_, allowed) = affinity();
-    let mut cpus = allowed.max(1);
+    Means {
+        memory_bytes: limits::memory_limit(),
+        cpus: within_quota(allowed.max(1)),
+        cpus_in_reach: allowed.max(1),
+    }
+}
+
+/// The least of `cpus` and the CPU quotas of the process's control groups, rounded up.
+fn within_quota(cpus: u32) -> u32 {
+    let mut cpus = cpus;
     limits::each_group(Controller::Cpu, |version, directory| {
         if let Some(quota) = quota_in(version, directory) {
             cpus = cpus.min(quota);
@@ -252,8 +261,10 @@ mod tests {
     }
 
     #[test]
-    fn effective_cpus_are_at_least_one_and_at_most_the_slots() {
-        assert!((1..=slot_count()).contains(&effective_cpus()));
+    fn the_cpus_kept_busy_are_at_least_one_and_at_most_those_in_reach() {
+        let means = means();
+        assert!((1..=means.cpus_in_reach).contains(&means.cpus));
+        assert!(means.cpus_in_reach <= slot_count());
     }
 
     #[test]

@@ -10,6 +10,7 @@
 //! Built in place over memory of the page layer; never moves. Sheaves are themselves objects of
 //! internal caches that have no sheaves (as the kernel's bootstrap caches).
 
+use super::bounds::Bounds;
 use super::cache::{Cache, CacheMaking, CacheRequest, CacheState};
 use super::engine::EngineParts;
 use super::geometry::Geometry;
@@ -58,6 +59,8 @@ pub struct Slabs<P: Platform> {
     pub(crate) lost: AtomicU64,
     /// Bytes of objects in the full sheaves of all barns.
     pub(crate) barn_bytes: AtomicUsize,
+    /// What sheaves and barns may hold.
+    pub(crate) bounds: Bounds,
     /// What sweeps remember.
     pub(crate) sweeps: Sweeps,
     /// Pages in use when caches were last shrunk, or the largest number since.
@@ -104,6 +107,7 @@ impl<P: Platform> Slabs<P> {
             (&raw mut (*this).registry).write(Lock::new(LockKind::Heap, 0));
             (&raw mut (*this).lost).write(AtomicU64::new(0));
             (&raw mut (*this).barn_bytes).write(AtomicUsize::new(0));
+            (&raw mut (*this).bounds).write(Bounds::of(&policy.limits));
             (&raw mut (*this).sweeps).write(Sweeps::default());
             (&raw mut (*this).pages_peak).write(AtomicUsize::new(0));
         }
