@@ -116,19 +116,45 @@ static NODE_COUNT: AtomicU8 = AtomicU8::new(0);
 /// The node last seen for a slot, plus one; zero is unknown.
 static NODE_OF: [AtomicU8; 1024] = [const { AtomicU8::new(0) }; 1024];
 
-/// Memory nodes online, counted from zero to the highest; at least one, at most 64.
+/// Memory nodes of this process, counted from zero to the highest; at least one, at most 64.
 pub fn node_count() -> u8 {
     let known = NODE_COUNT.load(Ordering::Relaxed);
     if known != 0 {
         return known;
     }
-    let mut buffer = [0; 256];
-    let count = Path::of(&[b"/sys/devices/system/node/online"])
-        .read(&mut buffer)
-        .and_then(highest)
-        .map_or(1, |last| last.min(63) as u8 + 1);
+    let last = highest_node_allowed().or_else(highest_node_online);
+    let count = last.map_or(1, |last| last.min(63) as u8 + 1);
     NODE_COUNT.store(count, Ordering::Relaxed);
     count
+}
+
+/// The highest node this process may have memory from: one call, where a container's filter lets
+/// it through.
+fn highest_node_allowed() -> Option<u32> {
+    const MEMS_ALLOWED: usize = 1 << 2;
+    let mut mask = [0u64; MASK_BYTES / 8];
+    // SAFETY: the kernel writes at most the bits named; the policy itself is not asked for.
+    let result = unsafe {
+        sys::call(
+            libc::SYS_get_mempolicy,
+            [
+                0,
+                mask.as_mut_ptr() as usize,
+                MASK_BYTES * 8,
+                0,
+                MEMS_ALLOWED,
+                0,
+            ],
+        )
+    };
+    let word = mask.iter().rposition(|&word| word != 0)?;
+    (result == 0).then(|| word as u32 * MASK_WORD + mask[word].ilog2())
+}
+
+fn highest_node_online() -> Option<u32> {
+    let mut buffer = [0; 256];
+    let online = Path::of(&[b"/sys/devices/system/node/online"]).read(&mut buffer)?;
+    highest(online)
 }
 
 /// The memory node near a slot.
@@ -273,6 +299,13 @@ mod tests {
         assert_eq!(cache_size(b"16M"), Some(16 << 20));
         assert_eq!(cache_size(b"512"), Some(512));
         assert_eq!(cache_size(b"K"), None);
+    }
+
+    #[test]
+    fn the_kernel_and_sysfs_agree_on_nodes_where_both_can_be_asked() {
+        if let (Some(allowed), Some(online)) = (highest_node_allowed(), highest_node_online()) {
+            assert!(allowed <= online);
+        }
     }
 
     #[test]

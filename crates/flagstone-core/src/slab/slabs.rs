@@ -305,9 +305,14 @@ impl<P: Platform> Slabs<P> {
             .registry
             .lock::<P>()
             .map_err(|_| CacheError::Exhausted)?;
+        // Entries beyond the last were never touched; looking at one would fault its page in twice.
         let first = SHEAF_CACHES as u16 + 1;
-        let free = (first..MAX_CACHES as u16).find(|&id| self.live_cache(CacheId(id)).is_none());
-        let id = CacheId(free.ok_or(CacheError::Exhausted)?);
+        let free = (first..=*last).find(|&id| self.live_cache(CacheId(id)).is_none());
+        let id = free.unwrap_or(first.max(*last + 1));
+        if usize::from(id) >= MAX_CACHES {
+            return Err(CacheError::Exhausted);
+        }
+        let id = CacheId(id);
         *last = id.0.max(*last);
         self.make_cpu_table(id, &making.parts)?;
         self.install(id, request, CacheMaking { id, ..making });
