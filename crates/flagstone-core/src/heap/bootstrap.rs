@@ -145,7 +145,7 @@ impl<P: Platform> Heap<P> {
         let ready = self.ready.get().cast::<Ready<P>>();
         let pages = PageConfig {
             span_bytes: config.span_bytes,
-            ..PageConfig::default()
+            ..PageConfig::of(&config.policy)
         };
         // SAFETY: the heap does not move once used, and we are its only builder.
         unsafe {

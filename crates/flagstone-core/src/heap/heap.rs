@@ -201,9 +201,19 @@ impl<P: Platform> Heap<P> {
     #[inline]
     pub unsafe fn free_sized(&self, address: *mut u8, size: usize) {
         // SAFETY: obligation 1.
+        unsafe { self.free_within(address, size, size) };
+    }
+
+    /// [`Heap::free_sized`] where the size is known to be from `least` to `most` bytes.
+    ///
+    /// # Safety
+    /// 1. As for [`Heap::free`].
+    #[inline]
+    pub unsafe fn free_within(&self, address: *mut u8, least: usize, most: usize) {
+        // SAFETY: obligation 1.
         let usable = unsafe { self.usable_size(address) };
         // A block that shrank in place may be up to twice as large as asked for.
-        let fits = size <= usable && (usable <= MIN_ALIGN || size >= usable / 2);
+        let fits = least <= usable && (usable <= MIN_ALIGN || most >= usable / 2);
         if !address.is_null() && !fits {
             P::fatal(Fault::WrongSize, address);
         }

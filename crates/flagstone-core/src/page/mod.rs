@@ -21,6 +21,7 @@ pub mod descriptor;
 mod frontier;
 mod keep;
 mod list;
+mod means;
 pub(crate) mod memmap;
 mod pageset;
 mod parts;
@@ -29,6 +30,7 @@ pub(crate) mod resident;
 mod snapshot;
 mod upkeep;
 pub(crate) mod zone;
+mod zone_size;
 
 pub use allocator::PageAllocator;
 pub use buddy::ORDERS;

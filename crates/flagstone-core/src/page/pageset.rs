@@ -25,7 +25,7 @@ use super::memmap::Memmap;
 use super::zone::{Block, Zone, ZoneCore, set_tails};
 use crate::base::{CpuId, Order, PageCount, Pfn};
 use crate::platform::{Access, Guard, Line, Lock, LockKind, Platform, RawLock, Work};
-use crate::policy::PcpState;
+use crate::policy::{PcpMarks, PcpState};
 use crate::sync::AtomicU64;
 use crate::sync::Ordering::Relaxed;
 
@@ -353,6 +353,22 @@ impl<P: Platform> Zone<P> {
         let after = self.drain(&mut set, map, pages, 0);
         drop(set);
         self.finish(map, after);
+    }
+
+    /// Gives one CPU's pageset other marks, and puts back what is above them; `false`, and
+    /// nothing changed, on top of the lock's holder.
+    pub(super) fn set_marks(&self, map: &Memmap, cpu: CpuId, marks: PcpMarks) -> bool {
+        let Some(mut set) = self.pageset(cpu).enter_waiting::<P>() else {
+            return false;
+        };
+        set.state.set_marks(marks);
+        let slice = P::cache_slice_bytes() as u64;
+        set.state.set_cache_slice(slice, P::page_size().shift());
+        let excess = set.count.saturating_sub(marks.high_max);
+        let after = self.drain(&mut set, map, excess, 0);
+        drop(set);
+        self.finish(map, after);
+        true
     }
 
     /// One CPU's pageset as it is; `None` on top of the lock's holder.

@@ -21,6 +21,7 @@
 
 mod array_cache;
 mod barn;
+mod bounds;
 mod cache;
 mod chain;
 mod cpu_sheaf;
