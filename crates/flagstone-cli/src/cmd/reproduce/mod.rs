@@ -1,0 +1,130 @@
+//! `flagstone reproduce`: every published table, ours beside it, and our default policy in the
+//! same place.
+//!
+//! ```text
+//!   published ─► Sheet ◄─ fill ── s0 .. s4 ◄── Runs ◄── runner (cache, threads) ◄── asks ── s0 .. s4
+//!                  └─► view · document (JSON) · results (Markdown) · html
+//! ```
+//!
+//! Parameters are fitted on base rows only, frozen in the families' files and listed with the
+//! number of values tried. A cell that is far off stays, with its error.
+
+mod ask;
+mod document;
+mod published;
+mod runner;
+mod s0;
+mod s1;
+mod s2;
+mod s3;
+mod s4;
+mod sheet;
+mod view;
+
+use crate::exit::{Failure, Outcome};
+use ask::{Ask, Effort, Runs};
+use sheet::Sheet;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// The five documents.
+const SEEDS: [&str; 5] = ["S0", "S1", "S2", "S3", "S4"];
+
+/// Regenerate the published tables, and run the default policy in the same place.
+///
+/// Each cell shows the published figure, what was got, its error, whether it is inside the
+/// accuracy stated for its row, and the flagstone policy's figure. Simulated figures are
+/// simulated, never measured; answers are cached in the user's cache directory.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  flagstone reproduce --quick             all five documents, at most a minute
+  flagstone reproduce S2 S3 --json -      two of them as one JSON document
+  flagstone reproduce all --html report.html --docs docs/results.md")]
+pub struct Args {
+    /// Documents: S0 to S4, or all [default: all]
+    #[arg(value_name = "S0..S4|all")]
+    seeds: Vec<String>,
+    /// Write the JSON document to F; `-` prints it instead of the tables
+    #[arg(long, value_name = "F")]
+    json: Option<PathBuf>,
+    /// Fewer seeds and shorter windows: at most a minute, figures not steady
+    #[arg(long)]
+    quick: bool,
+    /// Simulate everything again instead of taking answers from the cache
+    #[arg(long)]
+    no_cache: bool,
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Outcome {
+    let seeds = seeds(&args.seeds).map_err(|line| Failure::Usage(format!("reproduce: {line}")))?;
+    let effort = if args.quick {
+        Effort::Quick
+    } else {
+        Effort::Full
+    };
+    let asks = seeds.iter().flat_map(|seed| asks(seed, effort)).collect();
+    let cache = (!args.no_cache).then(runner::cache_folder).flatten();
+    let (runs, cost) = runner::run(asks, cache.as_deref());
+    let mut sheet = Sheet::new(&seeds);
+    for seed in &seeds {
+        fill(seed, &mut sheet, &runs, effort);
+    }
+    let to_stdout = args
+        .json
+        .as_ref()
+        .is_some_and(|file| file.as_os_str() == "-");
+    if let Some(file) = &args.json {
+        let text = document::json(&sheet, args.quick, cost);
+        if to_stdout {
+            println!("{text}");
+        } else {
+            write(file, &text)?;
+        }
+    }
+    if !to_stdout {
+        view::print(&sheet);
+        println!("{} runs simulated, {} from the cache", cost.made, cost.kept);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The documents asked for, in order.
+fn seeds(words: &[String]) -> Result<Vec<&'static str>, String> {
+    if words.is_empty() || words.iter().any(|word| word == "all") {
+        return Ok(SEEDS.to_vec());
+    }
+    if let Some(word) = words.iter().find(|word| !SEEDS.contains(&word.as_str())) {
+        return Err(format!(
+            "unknown document `{word}`; known: {}, all",
+            SEEDS.join(", ")
+        ));
+    }
+    let asked = |seed: &&str| words.iter().any(|word| word == seed);
+    Ok(SEEDS.into_iter().filter(asked).collect())
+}
+
+fn asks(seed: &str, effort: Effort) -> Vec<Ask> {
+    match seed {
+        "S0" => s0::asks(effort),
+        "S1" => s1::asks(effort),
+        "S2" => s2::asks(effort),
+        "S3" => s3::asks(effort),
+        _ => s4::asks(effort),
+    }
+}
+
+fn fill(seed: &str, sheet: &mut Sheet, runs: &Runs, effort: Effort) {
+    match seed {
+        "S0" => s0::fill(sheet, runs, effort),
+        "S1" => s1::fill(sheet, runs, effort),
+        "S2" => s2::fill(sheet, runs, effort),
+        "S3" => s3::fill(sheet, runs, effort),
+        _ => s4::fill(sheet, runs, effort),
+    }
+}
+
+fn write(file: &std::path::Path, text: &str) -> Result<(), Failure> {
+    std::fs::write(file, text)
+        .map_err(|error| Failure::Usage(format!("reproduce: {}: {error}", file.display())))
+}
