@@ -11,7 +11,10 @@
 
 mod ask;
 mod document;
+mod html;
+mod pareto;
 mod published;
+mod results;
 mod runner;
 mod s0;
 mod s1;
@@ -24,7 +27,7 @@ mod view;
 use crate::exit::{Failure, Outcome};
 use ask::{Ask, Effort, Runs};
 use sheet::Sheet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// The five documents.
@@ -47,6 +50,12 @@ pub struct Args {
     /// Write the JSON document to F; `-` prints it instead of the tables
     #[arg(long, value_name = "F")]
     json: Option<PathBuf>,
+    /// Write a self-contained HTML report to F
+    #[arg(long, value_name = "F")]
+    html: Option<PathBuf>,
+    /// Write the results as Markdown to F
+    #[arg(long, value_name = "F")]
+    docs: Option<PathBuf>,
     /// Fewer seeds and shorter windows: at most a minute, figures not steady
     #[arg(long)]
     quick: bool,
@@ -58,6 +67,9 @@ pub struct Args {
 /// Runs the command.
 pub fn run(args: &Args) -> Outcome {
     let seeds = seeds(&args.seeds).map_err(|line| Failure::Usage(format!("reproduce: {line}")))?;
+    for file in [&args.json, &args.html, &args.docs].into_iter().flatten() {
+        writable(file)?;
+    }
     let effort = if args.quick {
         Effort::Quick
     } else {
@@ -81,6 +93,12 @@ pub fn run(args: &Args) -> Outcome {
         } else {
             write(file, &text)?;
         }
+    }
+    if let Some(file) = &args.html {
+        write(file, &html::page(&sheet, args.quick))?;
+    }
+    if let Some(file) = &args.docs {
+        write(file, &results::markdown(&sheet, args.quick, file))?;
     }
     if !to_stdout {
         view::print(&sheet);
@@ -106,7 +124,10 @@ fn seeds(words: &[String]) -> Result<Vec<&'static str>, String> {
 
 fn asks(seed: &str, effort: Effort) -> Vec<Ask> {
     match seed {
-        "S0" => s0::asks(effort),
+        "S0" => s0::asks(effort)
+            .into_iter()
+            .chain(pareto::asks(effort))
+            .collect(),
         "S1" => s1::asks(effort),
         "S2" => s2::asks(effort),
         "S3" => s3::asks(effort),
@@ -116,7 +137,10 @@ fn asks(seed: &str, effort: Effort) -> Vec<Ask> {
 
 fn fill(seed: &str, sheet: &mut Sheet, runs: &Runs, effort: Effort) {
     match seed {
-        "S0" => s0::fill(sheet, runs, effort),
+        "S0" => {
+            s0::fill(sheet, runs, effort);
+            pareto::fill(sheet, runs, effort);
+        }
         "S1" => s1::fill(sheet, runs, effort),
         "S2" => s2::fill(sheet, runs, effort),
         "S3" => s3::fill(sheet, runs, effort),
@@ -124,7 +148,26 @@ fn fill(seed: &str, sheet: &mut Sheet, runs: &Runs, effort: Effort) {
     }
 }
 
-fn write(file: &std::path::Path, text: &str) -> Result<(), Failure> {
+/// Finds out before the work whether a file can be written at the end.
+fn writable(file: &Path) -> Result<(), Failure> {
+    let folder = file
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    let refused = match folder {
+        _ if file.is_dir() => Some("is a directory"),
+        Some(folder) if !folder.is_dir() => Some("its directory does not exist"),
+        _ => None,
+    };
+    match refused {
+        None => Ok(()),
+        Some(why) => Err(Failure::Usage(format!(
+            "reproduce: {}: {why}; give the name of a file",
+            file.display()
+        ))),
+    }
+}
+
+fn write(file: &Path, text: &str) -> Result<(), Failure> {
     std::fs::write(file, text)
         .map_err(|error| Failure::Usage(format!("reproduce: {}: {error}", file.display())))
 }

@@ -96,9 +96,7 @@ pub(super) fn fill(sheet: &mut Sheet, runs: &Runs, effort: Effort) {
         what: format!(
             "machine {MACHINE}: 300 cycles a transfer, 400 memory, 40 an atomic, 65 a waiter"
         ),
-        source:
-            "feasibility study (counted under S0); which of its rows were in sight is not known"
-                .into(),
+        source: "from an earlier feasibility study (counted under S0), which saw these rows".into(),
         tried: 0,
     });
 }
@@ -202,36 +200,31 @@ fn phases(sheet: &mut Sheet, runs: &Runs, size: usize) {
 
 /// The three regimes, named: who is ahead where, published and got.
 fn regimes(sheet: &mut Sheet, runs: &Runs, effort: Effort) {
-    let ahead = |size: usize, column: &str, side: usize| {
+    for (index, size) in SIZES.into_iter().enumerate() {
+        let name = match index {
+            0 => "SLUB ahead at 8 B",
+            1..=7 => "SLUB behind from 16 B to 1 KiB",
+            _ => "SLUB catching up from 2 KiB",
+        };
         let row = format!("{size} B");
-        let published = sheet.published("1 alloc N free SLUB", &row, column)
-            / sheet.published("1 alloc N free SLAB", &row, column);
-        let [slab, slub] = [SLAB, SLUB].map(|policy| sides(runs, size, policy, seeds(effort)));
-        Some((published, slub?[side] / slab?[side]))
-    };
-    let mut rows = Vec::new();
-    for (name, sizes) in [
-        ("SLUB ahead at 8 B", &SIZES[..1]),
-        ("SLUB behind from 16 B to 1 KiB", &SIZES[1..8]),
-        ("SLUB ahead from 2 KiB", &SIZES[8..]),
-    ] {
-        for &size in sizes {
-            if let Some((published, got)) = ahead(size, "cpu 0", 0) {
-                rows.push((name, size, published, got));
+        let sides = [SLUB, SLAB].map(|policy| sides(runs, size, policy, seeds(effort)));
+        let [Some(slub), Some(slab)] = sides else {
+            continue;
+        };
+        for (side, column) in [(0, "cpu 0"), (1, "cpu 1")] {
+            let published = sheet.published("1 alloc N free SLUB", &row, column)
+                / sheet.published("1 alloc N free SLAB", &row, column);
+            for (word, got) in [("published", published), ("got", slub[side] / slab[side])] {
+                sheet.extras.push(Extra {
+                    seed: SEED,
+                    table: format!("regimes, SLUB over SLAB: {name}"),
+                    row: row.clone(),
+                    column: format!("{column}, {word}"),
+                    got,
+                    method: Method::Simulated,
+                    unit: "ratio",
+                });
             }
-        }
-    }
-    for (name, size, published, got) in rows {
-        for (column, value) in [("published", published), ("got", got)] {
-            sheet.extras.push(Extra {
-                seed: SEED,
-                table: format!("regimes, CPU 0, SLUB over SLAB: {name}"),
-                row: format!("{size} B"),
-                column: column.into(),
-                got: value,
-                method: Method::Simulated,
-                unit: "ratio",
-            });
         }
     }
 }

@@ -21,6 +21,9 @@ pub(super) enum Method {
     Simulated,
 }
 
+/// Percent or points: a smaller move of ours has no sign.
+const SIGN_LEAST: f64 = 0.05;
+
 /// How close counts as reproduced.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Accuracy {
@@ -263,19 +266,24 @@ impl Sheet {
 
     /// Whether a figure moves the way the published one does: `None` if that is not asked.
     ///
-    /// A published move of less than half a percent is "unchanged", and so is a move of less than
-    /// two percent in its place.
+    /// Moves are percent of the base cell, points where the unit is a percentage. A published
+    /// move of less than a half is "unchanged", right if ours is less than 2; any other is wrong
+    /// where ours has no size to speak of, whatever its sign.
     pub(super) fn sign(&self, cell: &Cell) -> Option<bool> {
         let got = cell.got.filter(|_| !cell.fitted)?;
         let published = cell.published.value;
+        let points = cell.published.unit.starts_with('%');
         let (published, got) = match cell.versus.as_ref()? {
             Versus::Zero => (published, got),
             Versus::Cell([table, row, column], nth) => {
                 let other = &self.cells[self.find(table, row, column, *nth)?];
-                let percent = |value: f64, base: f64| (value - base) / base.abs() * 100.0;
+                let moved = |value: f64, base: f64| {
+                    let by = value - base;
+                    if points { by } else { by / base.abs() * 100.0 }
+                };
                 (
-                    percent(published, other.published.value),
-                    percent(got, other.got?),
+                    moved(published, other.published.value),
+                    moved(got, other.got?),
                 )
             }
         };
@@ -285,7 +293,7 @@ impl Sheet {
         Some(if published.abs() < 0.5 {
             got.abs() < 2.0
         } else {
-            got * published > 0.0
+            got * published > 0.0 && got.abs() >= SIGN_LEAST
         })
     }
 

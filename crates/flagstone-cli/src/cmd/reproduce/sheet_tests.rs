@@ -70,3 +70,21 @@ fn every_kind_of_accuracy_has_an_edge() {
     assert!(Accuracy::Factor(2.0).holds(10.0, 5.0) && !Accuracy::Factor(2.0).holds(10.0, 20.1));
     assert!(Accuracy::Exact.holds(1.0, 1.0) && !Accuracy::Exact.holds(1.0, 2.0));
 }
+
+#[test]
+fn a_share_that_hardly_exists_has_no_sign() {
+    let mut sheet = sheet();
+    let table = "hackbench perf-profile";
+    let row = "native_queued_spin_lock_slowpath";
+    let base = Versus::Cell([table, row, "base"].map(String::from), 0);
+    for (column, got) in [("base", 0.007), ("patched", 0.0)] {
+        let fill = Fill {
+            got: Some(Ok((got, None))),
+            versus: (column == "patched").then(|| base.clone()),
+            ..Fill::default()
+        };
+        sheet.fill(Method::Simulated, [table, row, column], 0, fill);
+    }
+    let summary = sheet.summary();
+    assert_eq!((summary.signs_right, summary.signs), (0, 1));
+}
