@@ -60,8 +60,6 @@ pub struct Slabs<P: Platform> {
     pub(crate) barn_bytes: AtomicUsize,
     /// What sweeps remember.
     pub(crate) sweeps: Sweeps,
-    /// Pages in use when caches were last shrunk, or the largest number since.
-    pub(crate) pages_peak: AtomicUsize,
 }
 
 // SAFETY: everything shared inside is atomic, behind a lock, or written once in `init`.
@@ -105,7 +103,6 @@ impl<P: Platform> Slabs<P> {
             (&raw mut (*this).lost).write(AtomicU64::new(0));
             (&raw mut (*this).barn_bytes).write(AtomicUsize::new(0));
             (&raw mut (*this).sweeps).write(Sweeps::default());
-            (&raw mut (*this).pages_peak).write(AtomicUsize::new(0));
         }
         // SAFETY: every field is initialised now.
         let slabs = unsafe { &*this };
