@@ -171,3 +171,102 @@ fn write(file: &Path, text: &str) -> Result<(), Failure> {
     std::fs::write(file, text)
         .map_err(|error| Failure::Usage(format!("reproduce: {}: {error}", file.display())))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Everything that needs no simulation.
+    fn computed() -> Sheet {
+        let mut sheet = Sheet::new(&SEEDS);
+        for seed in SEEDS {
+            fill(seed, &mut sheet, &Runs::default(), Effort::Quick);
+        }
+        sheet
+    }
+
+    #[test]
+    fn without_a_single_run_every_cell_is_computed_or_names_its_reason() {
+        let sheet = computed();
+        assert_eq!(sheet.cells.len(), 497);
+        let left = Sheet::new(&SEEDS).cells[0].reason.clone();
+        for cell in &sheet.cells {
+            assert!(
+                cell.got.is_some() || (cell.reason.is_some() && cell.reason != left),
+                "{:?}",
+                cell.published
+            );
+        }
+    }
+
+    #[test]
+    fn computed_cells_come_out_as_published_where_the_rule_alone_decides() {
+        let sheet = computed();
+        for table in ["example mm_struct", "struct per_cpu_pages"] {
+            let cells: Vec<_> = sheet
+                .cells
+                .iter()
+                .filter(|c| c.published.table == table)
+                .collect();
+            assert!(!cells.is_empty() && cells.iter().all(|cell| cell.inside() == Some(true)));
+        }
+    }
+
+    #[test]
+    fn least_waste_moves_wastage_and_total_memory_as_published_on_every_machine() {
+        let sheet = computed();
+        let changes = sheet
+            .cells
+            .iter()
+            .filter(|cell| cell.published.column == "change");
+        // One published change is +0.06 %, which no spread population gives.
+        let wrong: Vec<_> = changes
+            .filter(|cell| sheet.sign(cell) != Some(true))
+            .collect();
+        assert!(
+            wrong.iter().all(|cell| cell.published.value == 0.06),
+            "{wrong:?}"
+        );
+    }
+
+    #[test]
+    fn everything_a_quick_run_asks_for_can_be_asked() {
+        for seed in SEEDS {
+            for effort in [Effort::Quick, Effort::Full] {
+                for ask in asks(seed, effort) {
+                    assert!(ask.key().is_ok(), "{ask:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_page_needs_no_network_and_every_picture_has_words() {
+        let page = html::page(&computed(), true);
+        assert!(!page.contains("http") && !page.contains("<script"));
+        let pictures = page.matches("role='img'").count();
+        assert!(pictures >= 5);
+        assert_eq!(page.matches("<title id=").count(), pictures);
+        assert_eq!(page.matches("<desc id=").count(), pictures);
+    }
+
+    #[test]
+    fn the_markdown_has_one_title_and_every_table() {
+        let sheet = computed();
+        let text = results::markdown(&sheet, true, Path::new("results.md"));
+        assert_eq!(
+            text.lines().filter(|line| line.starts_with("# ")).count(),
+            1
+        );
+        for cell in &sheet.cells {
+            assert!(text.contains(&format!("| {}", cell.published.table)));
+        }
+    }
+
+    #[test]
+    fn an_unknown_document_lists_the_known_ones() {
+        let line = seeds(&["S7".into()]).unwrap_err();
+        assert!(line.contains("S7") && line.contains("S0") && line.contains("all"));
+        assert_eq!(seeds(&["S3".into(), "S1".into()]).unwrap(), ["S1", "S3"]);
+    }
+}

@@ -315,11 +315,14 @@ fn pareto_picture(sheet: &Sheet) -> Option<String> {
         format!(
             "<figure><figcaption>{title} ({})</figcaption>{}</figure>",
             escape(pareto::TABLE),
-            scrolled(title, &chart::plane(
-                "s0-pareto",
+            scrolled(
                 title,
-                ["MiB in use", "operations per task and second"],
-                &spots
+                &chart::plane(
+                    "s0-pareto",
+                    title,
+                    ["MiB in use", "operations per task and second"],
+                    &spots
+                )
             )
         )
     })
@@ -343,7 +346,10 @@ fn phase_diagram(sheet: &Sheet) -> Option<String> {
             "<figure><figcaption>{title}</figcaption>{}<p class='note'>Columns: a pause for each \
              object, below zero of the freeing CPUs, above zero of the allocating one; darker is \
              more cycles. The freeing CPUs' own pause is taken off.</p></figure>",
-            scrolled(title, &chart::map("s1-phases", title, &rows, &columns, &values))
+            scrolled(
+                title,
+                &chart::map("s1-phases", title, &rows, &columns, &values)
+            )
         )
     })
 }
