@@ -38,7 +38,7 @@ pub use config::{PageConfig, Retention};
 pub use descriptor::{Descriptor, LINKS_PER_PAGE, PageKind, flag};
 pub use list::PageList;
 pub use memmap::Memmap;
-pub use pageset::{PagesetCounters, PagesetSnapshot};
+pub use pageset::{PAGESET_BYTES, PagesetCounters, PagesetSnapshot};
 pub use snapshot::{PageSnapshot, ZoneSnapshot};
 pub use upkeep::TICK_NS;
 pub use zone::{Block, ZoneCounters};

@@ -106,10 +106,10 @@ pub(crate) struct Pageset {
     bypassed: AtomicU64,
 }
 
-const _: () = assert!(
-    size_of::<Pageset>() <= 256,
-    "a pageset is at most four lines"
-);
+/// Bytes of one pageset, whatever its rule: all rules share one layout.
+pub const PAGESET_BYTES: usize = size_of::<Pageset>();
+
+const _: () = assert!(PAGESET_BYTES <= 256, "a pageset is at most four lines");
 const _: () = assert!(
     size_of::<Lock<Lists>>() + (13 - LISTS) * size_of::<PageList>() + 8 <= 256,
     "thirteen lists, as the kernel keeps, would still fit four lines"

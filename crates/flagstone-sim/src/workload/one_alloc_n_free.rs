@@ -14,6 +14,9 @@
 //!
 //! A mailbox is a list the producer pushes on and its consumer pops from, one atomic step each
 //! way, as the test links objects through themselves. `--size` sets the object size (128).
+//!
+//! A think time is a pause of the producer for each object; below zero, of the consumers. It
+//! moves the ratio of their speeds, which decides whether consumers keep up.
 
 use super::Env;
 use crate::costs::{NS, US};
@@ -53,6 +56,8 @@ pub(super) fn make<'a>(env: &'a Env<'a>) -> Vec<(u32, Program<'a>)> {
     let cache = env.subject.kmalloc("test", size);
     let consumers = env.cpus.len() - 1;
     let each = COUNT / env.cpus.len() as u64;
+    let pause = env.params.think_ns.unwrap_or(0.0) * NS as f64;
+    let (before_alloc, before_free) = (pause.max(0.0) as u64, (-pause).max(0.0) as u64);
     let shared = Rc::new(Shared {
         slots: (0..consumers).map(|_| Slot::default()).collect(),
         running: Cell::new(env.cpus.len()),
@@ -63,6 +68,7 @@ pub(super) fn make<'a>(env: &'a Env<'a>) -> Vec<(u32, Program<'a>)> {
         let program: Program<'a> = Box::new(move |vm: &Vm| {
             for _ in 0..COUNT {
                 for slot in &shared.slots {
+                    vm.spend(before_alloc);
                     let object = env.subject.alloc(vm, cache);
                     vm.use_object(object.as_ptr(), 8);
                     slot.touch(Access::Atomic);
@@ -91,6 +97,7 @@ pub(super) fn make<'a>(env: &'a Env<'a>) -> Vec<(u32, Program<'a>)> {
                     slot.waiting.set(true);
                     vm.park();
                 };
+                vm.spend(before_free);
                 // SAFETY: the producer gave it up; it came from this cache.
                 unsafe { env.subject.free(vm, cache, object) };
                 vm.count_op();
