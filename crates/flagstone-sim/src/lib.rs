@@ -46,4 +46,4 @@ pub use schedule::Program;
 pub use tally::Totals;
 pub use topology::Placement;
 pub use vm::{Failure, Faults, Gear, Options, Vm};
-pub use world::{PROGRAM_LOCK, Virtual};
+pub use world::Virtual;

@@ -12,8 +12,7 @@ use core::ptr::NonNull;
 use flagstone_core::base::{CpuId, NodeId, PageSize};
 use flagstone_core::platform::percpu::{exchange_owned, pop_owned, push_owned};
 use flagstone_core::platform::{
-    Access, CpuArea, Fault, Line, LockKind, OutOfMemory, Platform, RawLock, Reentered, SheafWord,
-    Slot, Work,
+    Access, CpuArea, Fault, Line, OutOfMemory, Platform, RawLock, Reentered, SheafWord, Slot, Work,
 };
 
 /// The platform of the simulator.
@@ -318,6 +317,3 @@ unsafe impl Platform for Virtual {
         eprintln!("{line}");
     }
 }
-
-/// Locks the simulator's own structures may use, by what they stand for in reports.
-pub const PROGRAM_LOCK: LockKind = LockKind::Heap;

@@ -15,8 +15,8 @@
 //! - `buddy.counts`: every list holds as many blocks as its count says, and its mask bit is set
 //!   exactly when it is not empty.
 //! - `buddy.released`: a block on a released list has no resident bit; any other has one.
-//! - `buddy.bare`: released blocks of the largest order whose descriptors were given back too are
-//!   behind all others of their list, and their head claims no tails.
+//! - `buddy.bare`: long released blocks whose descriptors were given back too are behind all
+//!   others of their list, and their head claims no tails.
 //! - `page.tails`: the first `pages` pages of any head (free or not) other than the head itself
 //!   are tails that name it, so that a block allocated again at the same place needs no writes.
 //!
@@ -72,7 +72,8 @@ impl Area {
 #[derive(Debug)]
 pub(crate) struct FreeAreas {
     areas: [Area; 2],
-    bare: u32,
+    bare_pages: usize,
+    bare_blocks: usize,
     end: Pfn,
     pages: usize,
     resident: usize,
@@ -83,7 +84,8 @@ impl FreeAreas {
     pub(super) const fn new(start: Pfn) -> Self {
         Self {
             areas: [Area::new(), Area::new()],
-            bare: 0,
+            bare_pages: 0,
+            bare_blocks: 0,
             end: start,
             pages: 0,
             resident: 0,
@@ -166,43 +168,53 @@ impl FreeAreas {
         let pfn = self.end;
         self.end = pfn.plus(order.pages());
         if order == Order::MAX {
-            self.put_bare::<P>(map, pfn);
+            self.put_bare::<P>(map, pfn, order);
             return;
         }
         map.descriptor(pfn).pages.store(1, Relaxed);
         self.free::<P>(map, pfn, order);
     }
 
-    /// Takes a released block of the largest order whose descriptors are still resident.
+    /// Takes a long released block whose descriptors are still resident, the longest first.
     pub(super) fn take_dense<P: Platform>(&mut self, map: &Memmap) -> Option<Taken> {
-        let pfn = self.areas[1].lists[Order::MAX.get() as usize].head();
-        if !pfn.is_some() || map.descriptor(pfn).has(flag::BARE) {
-            return None;
+        for order in (BARE_ORDER_MIN..=Order::MAX.get()).rev() {
+            let order = Order::new(order)?;
+            let pfn = self.areas[1].lists[order.get() as usize].head();
+            if !pfn.is_some() || map.descriptor(pfn).has(flag::BARE) {
+                continue;
+            }
+            self.unlink::<P>(map, pfn, order, true);
+            // Its descriptors are about to go: none of them may be claimed (`buddy.bare`).
+            map.descriptor(pfn).pages.store(1, Relaxed);
+            return Some(Taken {
+                pfn,
+                order,
+                released: true,
+            });
         }
-        self.unlink::<P>(map, pfn, Order::MAX, true);
-        // Its descriptors are about to go: none of them may be claimed (`buddy.bare`).
-        map.descriptor(pfn).pages.store(1, Relaxed);
-        Some(Taken {
-            pfn,
-            order: Order::MAX,
-            released: true,
-        })
+        None
     }
 
-    /// Adds a released block of the largest order whose descriptors are not resident.
-    pub(super) fn put_bare<P: Platform>(&mut self, map: &Memmap, pfn: Pfn) {
+    /// Adds a long released block whose descriptors are not resident.
+    pub(super) fn put_bare<P: Platform>(&mut self, map: &Memmap, pfn: Pfn, order: Order) {
         map.descriptor(pfn).pages.store(1, Relaxed);
-        self.link::<P>(map, pfn, Order::MAX, true);
-        let list = &mut self.areas[1].lists[Order::MAX.get() as usize];
+        self.link::<P>(map, pfn, order, true);
+        let list = &mut self.areas[1].lists[order.get() as usize];
         list.remove(map, pfn);
         list.push_tail(map, pfn);
         map.descriptor(pfn).mark(flag::BARE, true);
-        self.bare += 1;
+        self.bare_pages += order.pages().0;
+        self.bare_blocks += 1;
     }
 
-    /// Released blocks of the largest order whose descriptors are not resident.
-    pub(crate) const fn bare(&self) -> u32 {
-        self.bare
+    /// Pages of long released blocks whose descriptors, but for the head's, are not resident.
+    pub(crate) const fn bare_pages(&self) -> usize {
+        self.bare_pages
+    }
+
+    /// How many such blocks there are.
+    pub(crate) const fn bare_blocks(&self) -> usize {
+        self.bare_blocks
     }
 
     /// Frees a block, merging it with its buddies as far as they are free.
@@ -360,9 +372,10 @@ impl FreeAreas {
         );
         area.lists[index].remove(map, pfn);
         area.counts[index] -= 1;
-        if order == Order::MAX && map.descriptor(pfn).has(flag::BARE) {
+        if map.descriptor(pfn).has(flag::BARE) {
             map.descriptor(pfn).mark(flag::BARE, false);
-            self.bare -= 1;
+            self.bare_pages -= order.pages().0;
+            self.bare_blocks -= 1;
         }
         if area.lists[index].is_empty() {
             area.mask &= !(1 << index);
@@ -373,6 +386,10 @@ impl FreeAreas {
         self.pages -= order.pages().0;
     }
 }
+
+/// Smallest order of a released block that gives its descriptors back: of 256 pages' descriptors
+/// three quarters are whole pages of their own. Smaller blocks come and go too often for a call.
+const BARE_ORDER_MIN: u32 = 8;
 
 /// The largest block that starts at `pfn`, aligned, and is no longer than `pages`.
 pub(super) fn largest_block(pfn: Pfn, pages: usize) -> Order {

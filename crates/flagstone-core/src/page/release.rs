@@ -112,7 +112,8 @@ impl<P: Platform> Zone<P> {
         for &(pfn, pages) in &round.blocks[..round.len] {
             core.parked.remove(map, pfn);
             core.parked_pages -= pages as usize;
-            core.areas.put_bare::<P>(map, pfn);
+            let order = map.descriptor(pfn).order();
+            core.areas.put_bare::<P>(map, pfn, order);
         }
         core.releasing = false;
         let _ = self.publish_free(&mut core);

@@ -29,8 +29,10 @@ pub struct ZoneSnapshot {
     pub resident_blocks: [u32; ORDERS],
     /// Free blocks by order that are wholly given back or never used.
     pub released_blocks: [u32; ORDERS],
-    /// Those of the released blocks of the largest order whose descriptors are not resident.
-    pub bare_blocks: u32,
+    /// Pages of long released blocks whose descriptors, but for the head's, are not resident.
+    pub bare_pages: usize,
+    /// How many such blocks there are.
+    pub bare_blocks: usize,
     /// Resident free pages the zone may keep.
     pub keep_pages: usize,
     /// Pages the zone counts as its own: its span, or its share of the memory limit.
@@ -87,6 +89,7 @@ impl ZoneSnapshot {
             self.resident_blocks[order] += other.resident_blocks[order];
             self.released_blocks[order] += other.released_blocks[order];
         }
+        self.bare_pages += other.bare_pages;
         self.bare_blocks += other.bare_blocks;
         self.keep_pages = self.keep_pages.saturating_add(other.keep_pages);
         self.managed_pages += other.managed_pages;
@@ -150,7 +153,8 @@ impl<P: Platform> Zone<P> {
             parked_pages: core.parked_pages,
             resident_blocks: blocks(false),
             released_blocks: blocks(true),
-            bare_blocks: core.areas.bare(),
+            bare_pages: core.areas.bare_pages(),
+            bare_blocks: core.areas.bare_blocks(),
             keep_pages: core.keep.bound(in_use),
             managed_pages: self.size().pages(),
             marks: self.size().marks(),

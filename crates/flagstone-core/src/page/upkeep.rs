@@ -12,7 +12,7 @@ use super::descriptor::Descriptor;
 use super::pageset::PagesetSnapshot;
 use super::snapshot::{PageSnapshot, ZoneSnapshot};
 use super::zone::Zone;
-use crate::base::{CpuId, NodeId, Order, PageCount};
+use crate::base::{CpuId, NodeId, PageCount};
 use crate::platform::Platform;
 use crate::sync::Ordering::Relaxed;
 
@@ -100,9 +100,10 @@ impl<P: Platform> PageAllocator<P> {
     /// An upper bound: descriptors never touched below a frontier count too.
     fn memmap_resident(&self, total: &ZoneSnapshot) -> usize {
         let each = size_of::<Descriptor>();
-        let bare = total.bare_blocks as usize;
-        let idle = (Order::MAX.pages().0 * each).saturating_sub(self.page_size().bytes());
-        total.frontier_pages * (each + 1) + total.frontier_pages / 8 - bare * idle
+        // Of each bare block one page of descriptors stays.
+        let stays = total.bare_blocks * self.page_size().bytes();
+        let idle = (total.bare_pages * each).saturating_sub(stays);
+        total.frontier_pages * (each + 1) + total.frontier_pages / 8 - idle
     }
 
     /// One zone's figures; `None` for a node without a zone or on top of a lock's holder.

@@ -6,7 +6,7 @@
 //!                              └─► page layer (page/means.rs)
 //! ```
 //!
-//! Limits that fell are not only for what comes: barns are emptied, so that a container that is
+//! Limits that fell are not only for what comes: caches are emptied, so that a container that is
 //! made smaller gets its memory back.
 
 use super::cache::Cache;
@@ -76,9 +76,9 @@ impl<P: Platform> Slabs<P> {
         self.bounds.barns_bytes.store(means.store_bytes(), Relaxed);
         for cache in self.live_caches() {
             cache.bound(&limits);
-            if fell {
-                self.relax_cache(cache);
-            }
+        }
+        if fell {
+            self.shrink_all();
         }
         if self.pages().apply(&means) {
             self.bounds.note(&means);

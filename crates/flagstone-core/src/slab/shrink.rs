@@ -1,25 +1,60 @@
 //! Shrinking: caches give back what they hold beyond what is handed out.
 //!
 //! ```text
-//!   relax   barns emptied, sheaves back to first sizes        when the heap has shrunk by half
-//!   shrink  every CPU's sheaves and all barns emptied, empty  on request (trim, destroy)
-//!           slabs given back
+//!   shrink_all     every CPU's sheaves, all barns, empty slabs   when the heap has shrunk by half
+//!   shrink_cache   the same for one cache                        on request (destroy)
 //! ```
 //!
-//! No thread of ours: `relax` rides on slow paths of the program's own frees.
+//! Sheaves start small again afterwards. One fence empties all slots of a CPU at once, so
+//! `shrink_all` costs little more than looking at the slots. No thread of ours: upkeep rides on
+//! slow paths of the program's own frees.
 
 use super::cache::Cache;
 use super::node::Node;
 use super::sheaf::OwnSheaf;
 use super::slab::Slab;
 use super::slabs::{BARN_BYTES_FIRST, Slabs};
-use crate::base::{CpuId, NodeId, Pfn};
-use crate::platform::{MAX_CACHES, Platform};
+use crate::base::{CacheId, CpuId, NodeId, Pfn};
+use crate::platform::{MAX_CACHES, Platform, Slot};
+use core::ops::Range;
 
 impl<P: Platform> Slabs<P> {
-    /// Empties the barns of `cache` and lets its sheaves start small again.
-    pub fn relax_cache(&self, cache: &Cache) {
+    /// Empties every sheaf of every cache, on all CPUs, and gives back empty slabs.
+    pub fn shrink_all(&self) {
+        for cpu in 0..P::cpu_count() {
+            self.seize_sheaves(CpuId(cpu), 0..2 * MAX_CACHES as u32);
+        }
+        for cache in self.live_caches() {
+            self.shrink_shared(cache);
+        }
+    }
+
+    /// Empties every sheaf of `cache`, on all CPUs, and gives back its empty slabs.
+    pub fn shrink_cache(&self, cache: &Cache) {
+        let id = u32::from(cache.id().0);
+        for cpu in 0..P::cpu_count() {
+            for slot in [id, MAX_CACHES as u32 + id] {
+                self.seize_sheaves(CpuId(cpu), slot..slot + 1);
+            }
+        }
+        self.shrink_shared(cache);
+    }
+
+    fn seize_sheaves(&self, cpu: CpuId, slots: Range<u32>) {
+        let mut take = |slot: Slot, word| {
+            // SAFETY: `seize` hands over the sheaf for us alone.
+            let sheaf = unsafe { OwnSheaf::from_raw(self.area().sheaf(word)) };
+            let cache = self.cache(CacheId((slot.index() % MAX_CACHES) as u16));
+            self.empty_out(cache, sheaf);
+        };
+        // SAFETY: the area is ours and the slots are inside it.
+        unsafe { P::seize(self.area(), cpu, slots, &mut take) };
+    }
+
+    /// What of shrinking concerns a cache's shared parts.
+    fn shrink_shared(&self, cache: &Cache) {
         cache.shrink_sizing(BARN_BYTES_FIRST);
+        self.flush_cpus(cache);
         for node in 0..self.node_count() {
             let node = self.node(cache.id(), NodeId(node));
             self.empty_barn(cache, node);
@@ -46,28 +81,6 @@ impl<P: Platform> Slabs<P> {
     fn empty_out(&self, cache: &Cache, mut sheaf: OwnSheaf) {
         self.flush(cache, &mut sheaf);
         self.drop_memory(sheaf);
-    }
-
-    /// Empties every sheaf of `cache`, on all CPUs, and gives back its empty slabs.
-    pub fn shrink_cache(&self, cache: &Cache) {
-        let id = cache.id().0 as u32;
-        for cpu in 0..P::cpu_count() {
-            for slot in [id, MAX_CACHES as u32 + id] {
-                let mut take = |_, word| {
-                    // SAFETY: `seize` hands over the sheaf for us alone.
-                    let sheaf = unsafe { OwnSheaf::from_raw(self.area().sheaf(word)) };
-                    self.empty_out(cache, sheaf);
-                };
-                // SAFETY: the area is ours and the slots are inside it.
-                unsafe { P::seize(self.area(), CpuId(cpu), slot..slot + 1, &mut take) };
-            }
-        }
-        self.flush_cpus(cache);
-        for node in 0..self.node_count() {
-            let node = self.node(cache.id(), NodeId(node));
-            self.empty_barn(cache, node);
-            self.give_back_empty_slabs(cache, node);
-        }
     }
 
     fn give_back_empty_slabs(&self, cache: &Cache, node: &Node) {

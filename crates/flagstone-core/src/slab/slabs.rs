@@ -63,8 +63,6 @@ pub struct Slabs<P: Platform> {
     pub(crate) bounds: Bounds,
     /// What sweeps remember.
     pub(crate) sweeps: Sweeps,
-    /// Pages in use when caches were last shrunk, or the largest number since.
-    pub(crate) pages_peak: AtomicUsize,
 }
 
 // SAFETY: everything shared inside is atomic, behind a lock, or written once in `init`.
@@ -109,7 +107,6 @@ impl<P: Platform> Slabs<P> {
             (&raw mut (*this).barn_bytes).write(AtomicUsize::new(0));
             (&raw mut (*this).bounds).write(Bounds::of(&policy.limits));
             (&raw mut (*this).sweeps).write(Sweeps::default());
-            (&raw mut (*this).pages_peak).write(AtomicUsize::new(0));
         }
         // SAFETY: every field is initialised now.
         let slabs = unsafe { &*this };

@@ -43,7 +43,7 @@ struct Found {
     cached: usize,
     parked: usize,
     live: usize,
-    bare: u32,
+    bare_pages: usize,
 }
 
 /// Checks every zone, list and count of the page layer.
@@ -154,9 +154,9 @@ fn check_free<P: Platform>(map: &Memmap, zone: &Zone<P>, pfn: Pfn, found: &mut F
     found.free += order.pages().0;
     found.resident += resident;
     if page.has(flag::BARE) {
-        let whole = released && order == Order::MAX && page.pages.load(Relaxed) == 1;
-        ensure(whole, "buddy.bare", pfn)?;
-        found.bare += 1;
+        let unclaimed = released && page.pages.load(Relaxed) == 1;
+        ensure(unclaimed, "buddy.bare", pfn)?;
+        found.bare_pages += order.pages().0;
     }
     let buddy = pfn.buddy(order);
     let inside = buddy >= zone.start() && buddy.plus(order.pages()) <= zone.frontier();
@@ -224,7 +224,8 @@ fn check_areas(map: &Memmap, areas: &FreeAreas, found: &Found) -> Checked {
             ensure(blocks == walked || found.parked > 0, "buddy.counts", before)?;
         }
     }
-    ensure(areas.bare() == found.bare, "buddy.bare", Pfn::NONE)?;
+    let bare = areas.bare_pages() == found.bare_pages;
+    ensure(bare || found.parked > 0, "buddy.bare", Pfn::NONE)?;
     let settled = found.parked > 0;
     ensure(
         settled || areas.resident() == found.resident,

@@ -20,7 +20,7 @@ use flagstone_core::platform::{Platform, Work};
 /// Mean pages of one process. A quarter of what the trace shows, so that a window holds more exits.
 const PAGES: f64 = 1500.0;
 /// Nanoseconds between two faults, clearing and mapping the page apart: fitted to the base row's
-/// lock share (14 % of 224 CPUs), with no patched row in sight. A trace of one compiler shows 19 µs
+/// lock share (14 % of 224 CPUs) alone; four values tried. A trace of one compiler shows 19 µs
 /// in all; a build also allocates page cache and page tables, which are not modelled one by one.
 const THINK_NS: f64 = 5000.0;
 pub(super) fn make<'a>(env: &'a Env<'a>) -> Vec<(u32, Program<'a>)> {
@@ -35,7 +35,7 @@ pub(super) fn make<'a>(env: &'a Env<'a>) -> Vec<(u32, Program<'a>)> {
             while !vm.stopping() {
                 let mut count = vm.chance.exponential(PAGES).clamp(100, 30_000);
                 if first != 0 {
-                    count = (count * first >> 20).max(1);
+                    count = ((count * first) >> 20).max(1);
                     first = 0;
                 }
                 for index in 0..count {

@@ -28,7 +28,7 @@ const PREALLOCATED: usize = 7;
 
 /// Nanoseconds of one operation outside the allocator: fitted to the three base rows (223,670,
 /// 186,020 and 89,200 operations per second and process at 56, 112 and 224 tasks), which come out
-/// 9 % low, 11 % low and equal; four values were tried, none with a patched row in sight.
+/// 9 % low, 11 % low and equal; four values tried, judged by the base rows alone.
 const THINK_NS: f64 = 3400.0;
 
 struct Caches {
