@@ -111,10 +111,9 @@ impl<P: Platform> Ready<P> {
     #[cold]
     #[inline(never)]
     fn upkeep_now(&self) {
-        let page = P::page_size().bytes();
-        let used = self.slabs.pages().in_use().0;
+        let used = self.slabs.pages().in_use().bytes(P::page_size());
         let second = self.slabs.pages().tick();
-        if second || (self.slabs.bounds.unknown() && used * page >= LOOK_BYTES_MIN) {
+        if second || (self.slabs.bounds.unknown() && used >= LOOK_BYTES_MIN) {
             self.slabs.look_at_means();
         }
         self.slabs.sweep_if_due();
