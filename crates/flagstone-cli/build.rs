@@ -33,7 +33,7 @@ fn main() {
         digest(&bytes)
     );
     println!(
-        "cargo::rustc-env=FLAGSTONE_SIMULATED_CODE={:016x}",
+        "cargo::rustc-env=SIMULATED_CODE_DIGEST={:016x}",
         simulated_code(crates)
     );
 }
