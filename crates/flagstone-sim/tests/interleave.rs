@@ -41,7 +41,9 @@ fn the_same_seed_repeats_step_by_step() {
 
 #[test]
 fn seeds_reach_the_paths_they_are_meant_for() {
-    let runs: Vec<_> = (1..120).filter_map(|seed| check(seed, false).ok()).collect();
+    let runs: Vec<_> = (1..120)
+        .filter_map(|seed| check(seed, false).ok())
+        .collect();
     assert!(
         runs.iter().any(|run| run.refused > 0),
         "memory is refused at times"

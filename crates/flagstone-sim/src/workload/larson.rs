@@ -16,7 +16,7 @@ const BLOCKS: usize = 1000;
 const ROUND: u32 = 5000;
 const SMALLEST: u32 = 8;
 /// Bytes of the largest block where the user sets none.
-const LARGEST: usize = 1000;
+pub const LARGEST: usize = 1000;
 /// Nanoseconds of one replacement outside the allocator.
 const THINK_NS: f64 = 10.0;
 

@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 const LIVE: usize = 500;
 /// Bytes of the largest block where the user sets none.
-const LARGEST: usize = 4096;
+pub const LARGEST: usize = 4096;
 /// Nanoseconds of one replacement outside the allocator.
 const THINK_NS: f64 = 30.0;
 

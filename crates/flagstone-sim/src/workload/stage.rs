@@ -68,7 +68,7 @@ pub trait Stage {
 }
 
 /// What the tasks of one virtual run share.
-pub(super) struct Common {
+pub(crate) struct Common {
     classes: Classes,
     inboxes: Vec<Mailbox<Block>>,
     /// Arrays waiting for whoever ends a round next.
@@ -77,7 +77,7 @@ pub(super) struct Common {
 
 impl Common {
     /// Inboxes for all tasks, classes up to `largest` bytes.
-    pub(super) fn new(env: &Env<'_>, largest: usize) -> Rc<Self> {
+    pub(crate) fn new(env: &Env<'_>, largest: usize) -> Rc<Self> {
         Rc::new(Self {
             classes: Classes::new(env.subject, largest),
             inboxes: env.cpus.iter().map(|_| Mailbox::new(INBOX)).collect(),
@@ -86,7 +86,7 @@ impl Common {
     }
 
     /// For a program that brings its own cache and mailboxes.
-    pub(super) fn bare() -> Rc<Self> {
+    pub(crate) fn bare() -> Rc<Self> {
         Rc::new(Self {
             classes: Classes::none(),
             inboxes: Vec::new(),
@@ -96,12 +96,12 @@ impl Common {
 }
 
 /// One task on a virtual CPU.
-pub(super) struct Virtually<'a> {
-    pub(super) vm: &'a Vm,
-    pub(super) env: &'a Env<'a>,
-    pub(super) common: &'a Common,
-    pub(super) think: Ps,
-    pub(super) task: u32,
+pub(crate) struct Virtually<'a> {
+    pub(crate) vm: &'a Vm,
+    pub(crate) env: &'a Env<'a>,
+    pub(crate) common: &'a Common,
+    pub(crate) think: Ps,
+    pub(crate) task: u32,
 }
 
 impl Stage for Virtually<'_> {
