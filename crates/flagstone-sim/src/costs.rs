@@ -135,7 +135,7 @@ impl Costs {
         let line = self.line(distance) * self.handoff / UNIT;
         match self.queueing(kind) {
             Queueing::Queued => line,
-            Queueing::TestAndSet => line + self.per_waiter * (others + 1),
+            Queueing::TestAndSet | Queueing::Spinning => line + self.per_waiter * (others + 1),
         }
     }
 

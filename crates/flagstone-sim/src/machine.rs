@@ -63,6 +63,9 @@ pub enum Queueing {
     Queued,
     /// All waiters hammer one line; who wins is chance, and every waiter makes it slower.
     TestAndSet,
+    /// As `TestAndSet`, but a release gives the lock to nobody: a waiter notices it only after a
+    /// while, and whoever asks meanwhile (mostly the last holder) has it again.
+    Spinning,
 }
 
 /// Lock behaviour of the machine's kernel.

@@ -3,7 +3,7 @@
 //! Each probe is a loop over one step; a figure is the lower quartile of undisturbed stretches
 //! (threads.rs). Probes between CPUs need two of them and answer `None` otherwise.
 
-use super::threads::{Watch, lower_quartile, on_each, quoted, time};
+use super::threads::{Meeting, Watch, on_each, quoted, time, together};
 use core::hint::black_box;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use flagstone_core::platform::{LockKind, Platform, RawLock};
@@ -86,12 +86,12 @@ pub fn memory() -> (f64, f64) {
     (chased, together)
 }
 
-/// A line's way from one CPU to another and what the receiver needs to write it: half a round
-/// trip of a ball, in ns.
+/// A line's way from one CPU to another, in ns: a quarter of a round trip of a ball, because on
+/// either way the line is fetched twice, to be read and to be written.
 #[must_use]
 pub fn transfer(from: usize, to: usize) -> f64 {
     const BOUNCES: u64 = 2_000;
-    const ROUNDS: u64 = 400;
+    const ROUNDS: u64 = 120;
     let ball = Padded(AtomicU64::new(0));
     let origin = Instant::now();
     let sides = on_each(&[from, to], |side| {
@@ -110,22 +110,19 @@ pub fn transfer(from: usize, to: usize) -> f64 {
         }
         stretches
     });
-    quoted(&sides[0])
+    quoted(&together(&sides)) / 2.0
 }
 
-/// A lock of the core that two CPUs want all the time: from one holder to the next, in ns.
+/// A lock of the core that two CPUs want all the time: one acquisition by either, in ns.
 #[must_use]
 pub fn hand_off(a: usize, b: usize) -> f64 {
     const ROUND: u64 = 2_000;
     let lock = Padded(RawLock::new(LockKind::List));
-    let both = Padded(AtomicU64::new(0));
+    let start = Meeting::of(2);
     let stop = AtomicBool::new(false);
     let origin = Instant::now();
     let answers = on_each(&[a, b], |_| {
-        both.0.fetch_add(1, Ordering::AcqRel);
-        while both.0.load(Ordering::Acquire) < 2 {
-            core::hint::spin_loop();
-        }
+        start.wait();
         let mut out = Vec::new();
         let mut watch = Watch::start(origin);
         while !stop.load(Ordering::Relaxed) {
@@ -141,8 +138,8 @@ pub fn hand_off(a: usize, b: usize) -> f64 {
         }
         out
     });
-    // Both take turns: the time of one acquisition of either.
-    lower_quartile(answers.iter().map(|side| quoted(side) / 2.0).collect())
+    // Each side's stretch holds its own acquisitions; the other's happen meanwhile.
+    quoted(&together(&answers)) / 2.0
 }
 
 /// Waking a thread that sleeps on another CPU until it runs, in ns: half a round trip.

@@ -2,7 +2,7 @@
 
 use super::shape::{self, Found};
 use super::solve::{self, Equation, PRICES, Price};
-use super::{probe, threads};
+use super::{probe, steps, threads};
 use crate::machine::Machine;
 use crate::topology::Distance;
 use core::fmt::Write as _;
@@ -127,7 +127,7 @@ fn measure_here(found: &Found) -> Result<Calibration, String> {
     page.section("latency_ns");
     let at_own = page.0.len();
     let none = "none such here: as socket";
-    let ball = "half a round trip of a line between two pinned threads";
+    let ball = "a quarter of a line's round trip between two pinned threads: each way is a read and a write";
     let said = |value: Option<f64>, otherwise| value.map_or(otherwise, |_| ball);
     page.figure(
         "sibling",
@@ -160,21 +160,10 @@ fn measure_here(found: &Found) -> Result<Calibration, String> {
     page.section("locks");
     page.word(
         "default",
-        "test-and-set",
-        "user threads spin, yield and nap; nobody queues",
+        "spinning",
+        "the core's locks on Linux: spin, yield, nap; nobody queues",
     );
-    let factor = contended
-        .zip(socket)
-        .map(|(lock, line)| (lock / line).clamp(0.2, 10.0));
-    page.figure(
-        "handoff",
-        factor.unwrap_or(1.0),
-        if factor.is_some() {
-            "one acquisition of a core lock two threads want all the time, over a line's way"
-        } else {
-            estimate
-        },
-    );
+    let at_lock = page.0.len();
     page.figure(
         "per_waiter_ns",
         0.0,
@@ -228,21 +217,21 @@ fn measure_here(found: &Found) -> Result<Calibration, String> {
     );
     page.figure("line_ns", line, "as dram, eight loads under way at once");
 
-    // What is solved for goes where it belongs, last section first.
-    let usual = solved_lines(PRICES.map(|(_, usual)| usual), own);
-    let mut draft = page.0.clone();
-    draft.insert_str(at_work, &usual.1);
-    draft.insert_str(at_own, &usual.0);
+    // What is solved for goes where it belongs.
+    let places = [at_own, at_lock, at_work];
+    let usual = PRICES.map(|(_, usual)| usual);
+    let draft = insert(&page.0, places, &solved_lines(usual, own, None));
     let machine = Machine::parse("this-machine", &draft)?;
     let equations = solve::equations(&machine, LOOPS)?;
     let prices = solve::solve(&equations, own);
-    let solved = solved_lines(prices, own);
-    page.0.insert_str(at_work, &solved.1);
-    page.0.insert_str(at_own, &solved.0);
-    let machine = Machine::parse("this-machine", &page.0)?;
+    let draft = insert(&page.0, places, &solved_lines(prices, own, None));
+    let mut machine = Machine::parse("this-machine", &draft)?;
+    let factor = contended.map(|ns| (notice(&mut machine, ns), ns));
+    let text = insert(&page.0, places, &solved_lines(prices, own, factor));
+    let machine = Machine::parse("this-machine", &text)?;
     Ok(Calibration {
         machine,
-        text: page.0,
+        text,
         equations,
         prices,
     })
@@ -267,12 +256,43 @@ fn topology(page: &mut Page, found: &Found) {
     page.figure("ghz", found.ghz, "/proc/cpuinfo: cpu MHz");
 }
 
-/// The lines of the figures solved for: those of `latency_ns` and those of `work_ns`.
-fn solved_lines(prices: [f64; PRICES.len()], own: f64) -> (String, String) {
+/// The hand-off factor under which two virtual CPUs take a lock as often as two real ones.
+fn notice(machine: &mut Machine, measured_ns: f64) -> f64 {
+    let tried = (0..=24).map(|step| 0.25 * 2f64.powf(f64::from(step) / 3.0));
+    let mut best = (f64::INFINITY, 1.0);
+    for factor in tried {
+        machine.locks.handoff = factor;
+        let off = (steps::simulated_hand_off(machine) / measured_ns)
+            .ln()
+            .abs();
+        if off < best.0 {
+            best = (off, factor);
+        }
+    }
+    best.1
+}
+
+/// Puts each of `lines` at its place, which are in ascending order.
+fn insert(text: &str, places: [usize; 3], lines: &[String; 3]) -> String {
+    let mut text = text.to_owned();
+    for (place, lines) in places.into_iter().zip(lines).rev() {
+        text.insert_str(place, lines);
+    }
+    text
+}
+
+/// The lines of the figures solved for: those of `latency_ns`, `locks` and `work_ns`. `lock` is
+/// the hand-off factor and the measured acquisition it comes from.
+fn solved_lines(prices: [f64; PRICES.len()], own: f64, lock: Option<(f64, f64)>) -> [String; 3] {
     let of = |price: Price| prices[price as usize];
     let mut latency = Page(String::new());
     let source = format!("solved, at most the {own:.2} ns of a load the next one waits for");
     latency.figure("l1", of(Price::Own), &source);
+    let mut locks = Page(String::new());
+    let source = lock.map_or("estimate: this process has one CPU".into(), |(_, ns)| {
+        format!("solved: a core lock two threads want all the time is taken every {ns:.0} ns")
+    });
+    locks.figure("handoff", lock.map_or(1.0, |(factor, _)| factor), &source);
     let mut work = Page(String::new());
     for (name, price) in [
         ("slot", Price::Slot),
@@ -286,7 +306,7 @@ fn solved_lines(prices: [f64; PRICES.len()], own: f64) -> (String, String) {
     ] {
         work.figure(name, of(price), "solved");
     }
-    (latency.0, work.0)
+    [latency.0, locks.0, work.0]
 }
 
 #[cfg(test)]

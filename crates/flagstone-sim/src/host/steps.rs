@@ -11,6 +11,7 @@
 
 use super::ground::{Ground, Hall, Really};
 use super::threads::time;
+use crate::costs::NS;
 use crate::machine::Machine;
 use crate::scenario::NamedPolicy;
 use crate::schedule::Program;
@@ -19,8 +20,10 @@ use crate::topology::Placement;
 use crate::vm::{Options, Vm};
 use crate::workload::stage::{Common, Stage, Virtually};
 use crate::workload::{Env, Params};
+use crate::world::Virtual;
 use core::cell::{Cell, RefCell};
 use flagstone_core::base::{CacheId, Order};
+use flagstone_core::platform::{LockKind, Platform, RawLock};
 use std::time::Duration;
 
 /// A loop.
@@ -202,4 +205,35 @@ pub fn simulated(machine: &Machine, row: Row) -> f64 {
     vm.run(vec![(cpus[0], program)], u64::MAX, |_| None)
         .expect("a plain loop runs to its end");
     span.get() / (turns * row.step.count()) as f64
+}
+
+/// Nanoseconds of one acquisition by either of two virtual CPUs that want one lock all the time.
+///
+/// # Panics
+/// If the virtual machine fails.
+#[must_use]
+pub fn simulated_hand_off(machine: &Machine) -> f64 {
+    const TIMES: u32 = 3_000;
+    let vm = Vm::new(machine.clone(), Options::default());
+    let lock = RawLock::new(LockKind::List);
+    let cpus = vm.topology.place(2, Placement::Compact);
+    let end = Cell::new(0.0);
+    let program = |cpu: u32| -> (u32, Program<'_>) {
+        let (lock, end) = (&lock, &end);
+        let body = move |vm: &Vm| {
+            for _ in 0..TIMES {
+                let taken = Virtual::acquire(lock).is_ok();
+                debug_assert!(taken, "nobody interrupts");
+                Virtual::release_lock(lock);
+            }
+            if end.get() == 0.0 {
+                end.set(vm.now() as f64 / NS as f64);
+            }
+        };
+        (cpu, Box::new(body))
+    };
+    vm.run(vec![program(cpus[0]), program(cpus[1])], u64::MAX, |_| None)
+        .expect("a plain loop runs to its end");
+    // Until the first one is done, both are at work.
+    end.get() / f64::from(2 * TIMES)
 }

@@ -4,6 +4,7 @@
 //! stretches the lower quartile of the undisturbed ones is quoted: interrupts and neighbours only
 //! ever add.
 
+use core::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// How much longer than its CPU time an undisturbed stretch may take.
@@ -171,6 +172,54 @@ pub fn quoted(stretches: &[Stretch]) -> f64 {
     lower_quartile(clean)
 }
 
+/// Of each task's stretches those during which no task was disturbed. Stretches of a task must
+/// follow each other without gaps, so that a task that does not run shows as a disturbed one.
+#[must_use]
+pub fn together(tasks: &[Vec<Stretch>]) -> Vec<Stretch> {
+    let all: Vec<&Stretch> = tasks.iter().flatten().collect();
+    let rough: Vec<&&Stretch> = all.iter().filter(|s| !s.is_undisturbed()).collect();
+    let calm = |stretch: &&&Stretch| {
+        stretch.is_undisturbed()
+            && !rough
+                .iter()
+                .any(|other| other.from < stretch.to && stretch.from < other.to)
+    };
+    all.iter().filter(calm).map(|stretch| **stretch).collect()
+}
+
+/// A place where threads wait for each other without sleeping: afterwards all of them run.
+#[derive(Debug)]
+pub struct Meeting {
+    parties: u64,
+    arrived: AtomicU64,
+}
+
+impl Meeting {
+    /// For so many threads.
+    #[must_use]
+    pub fn of(parties: usize) -> Self {
+        Self {
+            parties: parties as u64,
+            arrived: AtomicU64::new(0),
+        }
+    }
+
+    /// Waits until all have come as often as this one.
+    pub fn wait(&self) {
+        let mine = self.arrived.fetch_add(1, Ordering::AcqRel);
+        let full = (mine / self.parties + 1) * self.parties;
+        let mut round = 0u32;
+        while self.arrived.load(Ordering::Acquire) < full {
+            round += 1;
+            if round.is_multiple_of(4096) {
+                // Whoever is missing may need this CPU.
+                std::thread::yield_now();
+            }
+            core::hint::spin_loop();
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -191,6 +240,19 @@ mod tests {
         all.extend(quiet);
         assert!((quoted(&all) - 10.0).abs() < 1e-9);
         assert!((quoted(&all[..20]) - 5.0).abs() < 1e-9, "nothing better");
+    }
+
+    #[test]
+    fn a_stretch_counts_only_while_the_other_thread_ran_too() {
+        let at = |from: u64, cpu: u64| Stretch {
+            from: Duration::from_micros(from),
+            to: Duration::from_micros(from + 10),
+            cpu: Duration::from_micros(cpu),
+            operations: 10,
+        };
+        let kept = together(&[vec![at(0, 10), at(10, 10)], vec![at(0, 10), at(10, 3)]]);
+        assert_eq!(kept.len(), 2, "both of the first ten microseconds");
+        assert!(kept.iter().all(|stretch| stretch.from.is_zero()));
     }
 
     #[test]

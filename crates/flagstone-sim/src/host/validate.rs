@@ -1,10 +1,13 @@
 //! The same programs on real threads and on the virtual machine.
 //!
 //! What a program costs outside the allocator is measured with no allocator under it and given
-//! to the virtual one as think time; everything else comes from the profile.
+//! to the virtual one as think time. How long a line is on its way between the two CPUs is
+//! measured again around each real run, because a hypervisor moves its CPUs: on one core they are
+//! ten nanoseconds apart, on two many times that. Everything else comes from the profile.
 
 use super::ground::{Ground, Hall, Nothing, Really, Source};
-use super::threads::{Stretch, allowed, lower_quartile, on_each, quoted};
+use super::probe;
+use super::threads::{Meeting, Stretch, allowed, on_each, quoted, together};
 use crate::machine::Machine;
 use crate::scenario::{NamedPolicy, Scenario};
 use crate::window::Plan;
@@ -15,7 +18,6 @@ use core::cell::Cell;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use serde::Serialize;
-use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 /// One policy of each engine that is compared: sheaf, cpu-slab.
@@ -23,6 +25,12 @@ pub const POLICIES: [&str; 2] = ["flagstone", "linux-6.12"];
 
 /// How far simulation may be from measurement to count as within.
 pub const WITHIN: f64 = 0.25;
+
+/// How far, as a logarithm, a line's way may change during a real run.
+const STILL: f64 = 0.2;
+
+/// Real runs of one comparison at most, for want of one during which the line's way stayed.
+const TRIES: u32 = 4;
 
 /// Most CPUs that are compared.
 pub const CPUS_MOST: usize = 2;
@@ -54,6 +62,12 @@ pub struct Row {
     pub within: bool,
     /// Percent of the real stretches nobody disturbed.
     pub undisturbed: f64,
+    /// Nanoseconds of a line's way between the two CPUs, before and after the real run; absent
+    /// for one CPU.
+    pub line_ns: Option<[f64; 2]>,
+    /// Whether that way stayed the same: if not, the host moved its CPUs meanwhile and the row
+    /// says little.
+    pub still: bool,
 }
 
 /// What a real run showed.
@@ -63,25 +77,14 @@ struct Seen {
     undisturbed: f64,
 }
 
-/// Of each task's stretches those during which no task was disturbed; the lower quartile.
-fn together(tasks: &[Vec<Stretch>]) -> Seen {
-    let all: Vec<&Stretch> = tasks.iter().flatten().collect();
-    let calm = |stretch: &&&Stretch| {
-        stretch.is_undisturbed()
-            && all
-                .iter()
-                .filter(|other| other.from < stretch.to && stretch.from < other.to)
-                .all(|other| other.is_undisturbed())
-    };
-    let clean: Vec<Stretch> = all.iter().filter(calm).map(|stretch| **stretch).collect();
-    let undisturbed = clean.len() as f64 / all.len().max(1) as f64 * 100.0;
-    let ns = if clean.is_empty() {
-        let each: Vec<Stretch> = all.into_iter().copied().collect();
-        quoted(&each)
-    } else {
-        lower_quartile(clean.iter().map(Stretch::ns).collect())
-    };
-    Seen { ns, undisturbed }
+/// The figure of tasks that ran together.
+fn seen(tasks: &[Vec<Stretch>]) -> Seen {
+    let all: Vec<Stretch> = tasks.iter().flatten().copied().collect();
+    let clean = together(tasks);
+    Seen {
+        ns: quoted(if clean.is_empty() { &all } else { &clean }),
+        undisturbed: clean.len() as f64 / all.len().max(1) as f64 * 100.0,
+    }
 }
 
 /// Runs a steady program on the first `cpus` CPUs for `span`.
@@ -93,7 +96,7 @@ fn steadily<A: Source>(
     program: impl Fn(&Really<'_, A>) + Sync,
 ) -> Seen {
     let hall = Hall::new(cpus.len());
-    let start = Barrier::new(cpus.len());
+    let start = Meeting::of(cpus.len());
     let origin = Instant::now();
     let timer = |stretches: Vec<Stretch>| {
         // Warm-up: a quarter of the span.
@@ -116,7 +119,7 @@ fn steadily<A: Source>(
             timer(stage.stretches())
         })
     });
-    together(&tasks)
+    seen(&tasks)
 }
 
 /// A mailbox that holds a whole round: filled in order, with one atomic step each way.
@@ -163,7 +166,7 @@ impl Mail {
 fn one_alloc<A: Source>(ground: &Ground, source: &A, cpus: &[usize], span: Duration) -> [Seen; 2] {
     let hall = Hall::new(cpus.len());
     let cache = ground.class(one_alloc_n_free::SIZE);
-    let (start, end) = (Barrier::new(cpus.len()), Barrier::new(cpus.len()));
+    let (start, end) = (Meeting::of(cpus.len()), Meeting::of(cpus.len()));
     let mail = Mail::new();
     let each = COUNT / cpus.len() as u64;
     let over = std::sync::atomic::AtomicBool::new(false);
@@ -202,16 +205,25 @@ fn one_alloc<A: Source>(ground: &Ground, source: &A, cpus: &[usize], span: Durat
             end.wait();
         }
     });
-    let half = |list: &Vec<Stretch>| list[list.len() / 2..].to_vec();
-    let mut lists = vec![half(&sides[0].0), half(&sides[cpus.len() - 1].1)];
-    let made = together(&lists).undisturbed;
-    let of = |list: Vec<Stretch>| quoted(&list);
-    let freed = of(lists.pop().unwrap_or_default());
-    let produced = of(lists.pop().unwrap_or_default());
-    [produced, freed].map(|ns| Seen {
-        ns,
-        undisturbed: made,
-    })
+    rounds_together(&sides[0].0, &sides[cpus.len() - 1].1, cpus.len() > 1)
+}
+
+/// Both sides' figures over the later half of the rounds, of those that nobody disturbed and, on
+/// two CPUs, that both sides began at once.
+fn rounds_together(made: &[Stretch], freed: &[Stretch], at_once: bool) -> [Seen; 2] {
+    let rounds: Vec<_> = made.iter().zip(freed).skip(made.len() / 2).collect();
+    let fits = |(made, freed): &&(&Stretch, &Stretch)| {
+        let apart = made.from.abs_diff(freed.from);
+        made.is_undisturbed()
+            && freed.is_undisturbed()
+            && (!at_once || apart < Duration::from_micros(3))
+    };
+    let clean: Vec<_> = rounds.iter().filter(fits).copied().collect();
+    let undisturbed = clean.len() as f64 / rounds.len().max(1) as f64 * 100.0;
+    let from = if clean.is_empty() { rounds } else { clean };
+    let (made, freed): (Vec<Stretch>, Vec<Stretch>) =
+        from.into_iter().map(|(m, f)| (*m, *f)).unzip();
+    [quoted(&made), quoted(&freed)].map(|ns| Seen { ns, undisturbed })
 }
 
 /// Nanoseconds of an operation on the virtual machine.
@@ -278,8 +290,49 @@ struct Bench<'a> {
     rows: &'a mut Vec<Row>,
 }
 
+/// A line's way between the CPUs of a comparison, before and after it.
+#[derive(Clone, Copy, Default)]
+struct Way(Option<[f64; 2]>);
+
+impl Way {
+    fn is_still(self) -> bool {
+        let changed = |[before, after]: [f64; 2]| (after / before).ln().abs() > STILL;
+        !self.0.is_some_and(changed)
+    }
+
+    /// The machine with lines that take this way.
+    fn on(self, machine: &Machine) -> Machine {
+        let mut machine = machine.clone();
+        if let Some([before, after]) = self.0 {
+            let line = (before * after).sqrt();
+            let latency = &mut machine.latency_ns;
+            latency.socket = line;
+            latency.cluster = latency.cluster.map(|_| line);
+        }
+        machine
+    }
+}
+
 impl Bench<'_> {
-    fn add(&mut self, workload: String, seen: Seen, program_ns: f64, simulated_ns: f64) {
+    /// Runs `real` between two looks at the line's way, again while that way changes.
+    fn still<T>(&self, real: impl Fn() -> T) -> (T, Way) {
+        let mut tries = 0;
+        loop {
+            let look = || match self.cpus {
+                [a, b, ..] => Some(probe::transfer(*a, *b)),
+                _ => None,
+            };
+            let before = look();
+            let seen = real();
+            let way = Way(before.zip(look()).map(|(before, after)| [before, after]));
+            tries += 1;
+            if way.is_still() || tries == TRIES {
+                return (seen, way);
+            }
+        }
+    }
+
+    fn add(&mut self, workload: String, seen: Seen, way: Way, program_ns: f64, simulated_ns: f64) {
         let ratio = simulated_ns / seen.ns;
         self.rows.push(Row {
             workload,
@@ -291,6 +344,8 @@ impl Bench<'_> {
             ratio,
             within: (ratio - 1.0).abs() <= WITHIN,
             undisturbed: seen.undisturbed,
+            line_ns: way.0,
+            still: way.is_still(),
         });
     }
 
@@ -300,18 +355,22 @@ impl Bench<'_> {
         let bare = steadily(ground, &nothing, &cpus[..1], span / 4, |stage| {
             program(workload, stage);
         });
-        let seen = steadily(ground, ground, cpus, span, |stage| program(workload, stage));
-        let got = simulate(self.machine, workload, self.named, cpus.len(), bare.ns)?;
-        self.add(workload.into(), seen, bare.ns, got[0]);
+        let real = || steadily(ground, ground, cpus, span, |stage| program(workload, stage));
+        let (seen, way) = self.still(real);
+        let machine = way.on(self.machine);
+        let got = simulate(&machine, workload, self.named, cpus.len(), bare.ns)?;
+        self.add(workload.into(), seen, way, bare.ns, got[0]);
         Ok(())
     }
 
     fn one_alloc(&mut self) -> Result<(), String> {
         let name = "one-alloc-n-free";
-        let seen = one_alloc(self.ground, self.ground, self.cpus, self.span);
-        let got = simulate(self.machine, name, self.named, self.cpus.len(), 0.0)?;
+        let real = || one_alloc(self.ground, self.ground, self.cpus, self.span);
+        let (seen, way) = self.still(real);
+        let machine = way.on(self.machine);
+        let got = simulate(&machine, name, self.named, self.cpus.len(), 0.0)?;
         for (side, what) in ["alloc", "free"].into_iter().enumerate() {
-            self.add(format!("{name} ({what})"), seen[side], 0.0, got[side]);
+            self.add(format!("{name} ({what})"), seen[side], way, 0.0, got[side]);
         }
         Ok(())
     }

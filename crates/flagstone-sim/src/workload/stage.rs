@@ -166,6 +166,7 @@ impl Stage for Virtually<'_> {
     #[inline]
     fn offer(&self, to: u32, block: Block) -> Result<(), Block> {
         let inbox = &self.common.inboxes[to as usize];
+        inbox.look();
         if inbox.is_full() {
             return Err(block);
         }
@@ -176,8 +177,10 @@ impl Stage for Virtually<'_> {
     fn poll(&self) -> Option<Block> {
         let inbox = &self.common.inboxes[self.task as usize];
         if inbox.is_empty() {
+            // Nobody wrote to the line since this task saw it empty: it is here.
             return None;
         }
+        inbox.look();
         inbox.poll(self.vm)
     }
 

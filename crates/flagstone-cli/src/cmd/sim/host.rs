@@ -134,6 +134,7 @@ fn print(machine: &Machine, rows: &[Row], load: [f64; 2]) {
         "within 25 %",
         "program ns",
         "undisturbed %",
+        "line ns",
     ]);
     for row in rows {
         table.add_row([
@@ -146,12 +147,18 @@ fn print(machine: &Machine, rows: &[Row], load: [f64; 2]) {
             if row.within { "yes" } else { "no" }.to_owned(),
             format!("{:.1}", row.program_ns),
             format!("{:.0}", row.undisturbed),
+            row.line_ns.map_or(String::new(), |[before, after]| {
+                format!("{before:.0} .. {after:.0}{}", if row.still { "" } else { " !" })
+            }),
         ]);
     }
-    for index in (2..9).filter(|index| *index != 6) {
+    for index in (2..10).filter(|index| *index != 6) {
         if let Some(column) = table.column_mut(index) {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
     println!("{table}");
+    if rows.iter().any(|row| !row.still) {
+        println!("!  the way of a line between the CPUs changed during the run: the host moved them");
+    }
 }
