@@ -113,6 +113,32 @@ pub fn transfer(from: usize, to: usize) -> f64 {
     quoted(&together(&sides)) / 2.0
 }
 
+/// Locked additions to one line by two CPUs all the time: one of either's, in ns.
+#[must_use]
+pub fn contended_atomic(a: usize, b: usize) -> f64 {
+    const ROUND: u64 = 2_000;
+    let word = Padded(AtomicU64::new(0));
+    let start = Meeting::of(2);
+    let stop = AtomicBool::new(false);
+    let origin = Instant::now();
+    let sides = on_each(&[a, b], |_| {
+        start.wait();
+        let mut out = Vec::new();
+        let mut watch = Watch::start(origin);
+        while !stop.load(Ordering::Relaxed) {
+            for _ in 0..ROUND {
+                word.0.fetch_add(1, Ordering::AcqRel);
+            }
+            out.push(watch.cut(ROUND));
+            if origin.elapsed() > BUDGET {
+                stop.store(true, Ordering::Relaxed);
+            }
+        }
+        out
+    });
+    quoted(&together(&sides)) / 2.0
+}
+
 /// A lock of the core that two CPUs want all the time: one acquisition by either, in ns.
 #[must_use]
 pub fn hand_off(a: usize, b: usize) -> f64 {

@@ -119,7 +119,9 @@ fn measure_here(found: &Found) -> Result<Calibration, String> {
         Distance::Remote,
     ]
     .map(transfer);
-    let contended = found.any_pair().map(|(a, b)| probe::hand_off(a, b));
+    let contended = found
+        .any_pair()
+        .map(|(a, b)| (probe::contended_atomic(a, b), probe::hand_off(a, b)));
     let slow_lines = [near[2], near[1], near[3]];
     let socket = slow_lines.into_iter().flatten().next();
     let estimate = "estimate: this process has one CPU";
@@ -226,7 +228,26 @@ fn measure_here(found: &Found) -> Result<Calibration, String> {
     let prices = solve::solve(&equations, own);
     let draft = insert(&page.0, places, &solved_lines(prices, own, None));
     let mut machine = Machine::parse("this-machine", &draft)?;
-    let factor = contended.map(|ns| (notice(&mut machine, ns), ns));
+    let factor = contended.map(|(word_ns, lock_ns)| {
+        let steps = (0..=20).map(|step| f64::from(step) / 20.0);
+        let linger = nearest(&mut machine, steps, word_ns, |machine, linger| {
+            machine.latency_ns.linger = Some(linger);
+            steps::simulated_atomic(machine)
+        });
+        machine.latency_ns.linger = Some(linger);
+        // From a quarter to 64 line ways until a waiter notices.
+        let steps = (0..=24).map(|step| 0.25 * 2f64.powf(f64::from(step) / 3.0));
+        let handoff = nearest(&mut machine, steps, lock_ns, |machine, handoff| {
+            machine.locks.handoff = handoff;
+            steps::simulated_hand_off(machine)
+        });
+        Contended {
+            linger,
+            word_ns,
+            handoff,
+            lock_ns,
+        }
+    });
     let text = insert(&page.0, places, &solved_lines(prices, own, factor));
     let machine = Machine::parse("this-machine", &text)?;
     Ok(Calibration {
@@ -256,20 +277,28 @@ fn topology(page: &mut Page, found: &Found) {
     page.figure("ghz", found.ghz, "/proc/cpuinfo: cpu MHz");
 }
 
-/// The hand-off factor under which two virtual CPUs take a lock as often as two real ones.
-fn notice(machine: &mut Machine, measured_ns: f64) -> f64 {
-    let tried = (0..=24).map(|step| 0.25 * 2f64.powf(f64::from(step) / 3.0));
-    let mut best = (f64::INFINITY, 1.0);
-    for factor in tried {
-        machine.locks.handoff = factor;
-        let off = (steps::simulated_hand_off(machine) / measured_ns)
-            .ln()
-            .abs();
-        if off < best.0 {
-            best = (off, factor);
-        }
-    }
-    best.1
+/// What two CPUs that are in each other's way showed, and the figures that show the same.
+#[derive(Clone, Copy)]
+struct Contended {
+    linger: f64,
+    word_ns: f64,
+    handoff: f64,
+    lock_ns: f64,
+}
+
+/// Of `values` the one whose simulation comes nearest to what was measured.
+fn nearest(
+    machine: &mut Machine,
+    values: impl Iterator<Item = f64>,
+    measured_ns: f64,
+    simulate: impl Fn(&mut Machine, f64) -> f64,
+) -> f64 {
+    let tried = values.map(|value| {
+        let off = (simulate(machine, value) / measured_ns).ln().abs();
+        (off, value)
+    });
+    let best = tried.min_by(|a, b| a.0.total_cmp(&b.0));
+    best.map_or(0.0, |best| best.1)
 }
 
 /// Puts each of `lines` at its place, which are in ascending order.
@@ -283,16 +312,24 @@ fn insert(text: &str, places: [usize; 3], lines: &[String; 3]) -> String {
 
 /// The lines of the figures solved for: those of `latency_ns`, `locks` and `work_ns`. `lock` is
 /// the hand-off factor and the measured acquisition it comes from.
-fn solved_lines(prices: [f64; PRICES.len()], own: f64, lock: Option<(f64, f64)>) -> [String; 3] {
+fn solved_lines(prices: [f64; PRICES.len()], own: f64, lock: Option<Contended>) -> [String; 3] {
     let of = |price: Price| prices[price as usize];
     let mut latency = Page(String::new());
     let source = format!("solved, at most the {own:.2} ns of a load the next one waits for");
     latency.figure("l1", of(Price::Own), &source);
     let mut locks = Page(String::new());
-    let source = lock.map_or("estimate: this process has one CPU".into(), |(_, ns)| {
-        format!("solved: a core lock two threads want all the time is taken every {ns:.0} ns")
+    if let Some(lock) = lock {
+        let source = format!(
+            "solved: two CPUs' atomic steps on one line take {:.1} ns each",
+            lock.word_ns
+        );
+        latency.figure("linger", lock.linger, &source);
+    }
+    let source = lock.map_or("estimate: this process has one CPU".into(), |lock| {
+        let ns = lock.lock_ns;
+        format!("solved: a core lock two CPUs want all the time is taken every {ns:.0} ns")
     });
-    locks.figure("handoff", lock.map_or(1.0, |(factor, _)| factor), &source);
+    locks.figure("handoff", lock.map_or(1.0, |lock| lock.handoff), &source);
     let mut work = Page(String::new());
     for (name, price) in [
         ("slot", Price::Slot),

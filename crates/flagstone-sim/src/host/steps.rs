@@ -23,7 +23,7 @@ use crate::workload::{Env, Params};
 use crate::world::Virtual;
 use core::cell::{Cell, RefCell};
 use flagstone_core::base::{CacheId, Order};
-use flagstone_core::platform::{LockKind, Platform, RawLock};
+use flagstone_core::platform::{Access, Line, LockKind, Platform, RawLock};
 use std::time::Duration;
 
 /// A loop.
@@ -207,25 +207,16 @@ pub fn simulated(machine: &Machine, row: Row) -> f64 {
     span.get() / (turns * row.step.count()) as f64
 }
 
-/// Nanoseconds of one acquisition by either of two virtual CPUs that want one lock all the time.
-///
-/// # Panics
-/// If the virtual machine fails.
-#[must_use]
-pub fn simulated_hand_off(machine: &Machine) -> f64 {
+/// Nanoseconds of one turn by either of two virtual CPUs that do nothing but `turn`.
+fn two_at_once(machine: &Machine, turn: impl Fn()) -> f64 {
     const TIMES: u32 = 3_000;
     let vm = Vm::new(machine.clone(), Options::default());
-    let lock = RawLock::new(LockKind::List);
     let cpus = vm.topology.place(2, Placement::Compact);
     let end = Cell::new(0.0);
     let program = |cpu: u32| -> (u32, Program<'_>) {
-        let (lock, end) = (&lock, &end);
+        let (turn, end) = (&turn, &end);
         let body = move |vm: &Vm| {
-            for _ in 0..TIMES {
-                let taken = Virtual::acquire(lock).is_ok();
-                debug_assert!(taken, "nobody interrupts");
-                Virtual::release_lock(lock);
-            }
+            (0..TIMES).for_each(|_| turn());
             if end.get() == 0.0 {
                 end.set(vm.now() as f64 / NS as f64);
             }
@@ -236,4 +227,25 @@ pub fn simulated_hand_off(machine: &Machine) -> f64 {
         .expect("a plain loop runs to its end");
     // Until the first one is done, both are at work.
     end.get() / f64::from(2 * TIMES)
+}
+
+/// Nanoseconds of one acquisition by either of two virtual CPUs that want one lock all the time.
+#[must_use]
+pub fn simulated_hand_off(machine: &Machine) -> f64 {
+    let lock = RawLock::new(LockKind::List);
+    two_at_once(machine, || {
+        let taken = Virtual::acquire(&lock).is_ok();
+        debug_assert!(taken, "nobody interrupts");
+        Virtual::release_lock(&lock);
+    })
+}
+
+/// Nanoseconds of one atomic step by either of two virtual CPUs on one line.
+#[must_use]
+pub fn simulated_atomic(machine: &Machine) -> f64 {
+    let word = 0u64;
+    let address = (&raw const word).cast();
+    two_at_once(machine, || {
+        Virtual::touch(Line::Node, address, Access::Atomic);
+    })
 }

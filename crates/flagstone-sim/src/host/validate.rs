@@ -116,6 +116,8 @@ fn steadily<A: Source>(
             start.wait();
             stage.restart();
             program(&stage);
+            // The last stretch may be one in which the task did not run: it must be seen.
+            stage.cut(1);
             timer(stage.stretches())
         })
     });
