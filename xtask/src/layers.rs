@@ -27,7 +27,11 @@ const CRATES: [(&str, &[&str], bool); 5] = [
         &["flagstone-core", "flagstone-linux", "libc"],
         false,
     ),
-    ("flagstone-sim", &["flagstone-core"], true),
+    (
+        "flagstone-sim",
+        &["flagstone-core", "flagstone-linux"],
+        true,
+    ),
     ("flagstone-cli", &["flagstone-core", "flagstone-sim"], true),
 ];
 

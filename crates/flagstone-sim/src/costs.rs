@@ -24,6 +24,8 @@ pub struct Costs {
     pub transfer: [Ps; 5],
     /// A line nobody has.
     pub dram: Ps,
+    /// Part of a journey, in units of 1/1024, in which the last owner still has the line.
+    pub linger: u64,
     /// A locked instruction beyond its access.
     pub atomic: Ps,
     /// One slot step.
@@ -74,6 +76,7 @@ impl Costs {
                 ps(latency.remote),
             ],
             dram: ps(latency.dram),
+            linger: (latency.linger.unwrap_or(0.0) * UNIT as f64).round() as u64,
             atomic: ps(latency.atomic),
             slot: ps(work.slot),
             local: ps(work.local),
@@ -116,6 +119,13 @@ impl Costs {
         self.transfer[distance as usize]
     }
 
+    /// How long into a journey the last owner still has the line.
+    #[inline]
+    #[must_use]
+    pub fn lingers(&self, journey: Ps) -> Ps {
+        journey * self.linger / UNIT
+    }
+
     /// Who gets a lock of `kind` next.
     #[inline]
     #[must_use]
@@ -135,7 +145,7 @@ impl Costs {
         let line = self.line(distance) * self.handoff / UNIT;
         match self.queueing(kind) {
             Queueing::Queued => line,
-            Queueing::TestAndSet => line + self.per_waiter * (others + 1),
+            Queueing::TestAndSet | Queueing::Spinning => line + self.per_waiter * (others + 1),
         }
     }
 

@@ -12,8 +12,8 @@
 //! - `memory.usable`: the core touches no memory it released (world.rs).
 //! - `lock.ascending`, `lock.named`: locks are taken in order, given back by their holder
 //!   (locking.rs); nobody waits for ever.
-//! - the page layer's own invariants (`flagstone_core::verify`), whenever no thread is inside the
-//!   allocator, and after settling.
+//! - the page and slab layers' own invariants (`flagstone_core::verify`), whenever no thread is
+//!   inside the allocator, and while settling.
 //! - `settle.whole`: after all objects are freed every cache can be destroyed, and the page layer
 //!   holds no more than before.
 //!
@@ -32,15 +32,22 @@ use flagstone_core::slab::CacheRequest;
 use flagstone_core::verify;
 use std::collections::BTreeMap;
 
-/// Policies drawn from by seed: every engine, twice the default one.
-const POLICIES: [&str; 8] = [
+/// Policies drawn from by seed: every engine with every form its code asks about (frozen or not,
+/// limits in slabs or objects, the remedies), twice the default one.
+pub const POLICIES: [&str; 14] = [
     "flagstone",
     "flagstone",
     "linux-7.0",
     "linux-6.18",
     "linux-6.12",
-    "linux-6.6",
+    "linux-6.12+defer-contended-free",
+    "linux-6.12+avoid-contended-slab",
+    "linux-6.7",
+    "linux-6.6+pcp9",
+    "linux-3.16",
+    "linux-2.6.26+dynamic-min-partial",
     "linux-2.6.24",
+    "linux-2.6.24+defer-contended-free+avoid-contended-slab",
     "slab-2.6.24",
 ];
 
@@ -65,7 +72,7 @@ pub struct Summary {
     pub operations: u64,
     /// Requests for memory that were refused and survived.
     pub refused: u64,
-    /// Times the page layer was verified.
+    /// Times both layers were verified.
     pub verified: u64,
     /// Hash over the schedule and all accesses.
     pub digest: u64,
@@ -326,10 +333,17 @@ impl World<'_> {
 
     fn verify(&self, vm: &Vm) {
         self.verified.set(self.verified.get() + 1);
-        let checked = vm.quietly(|| verify::check_pages(self.subject.slabs().pages()));
-        if let Err(broken) = checked {
-            vm.fail(format!("{}, at {:?}", broken.rule, broken.pfn));
+        if let Err(broken) = vm.quietly(|| self.broken()) {
+            vm.fail(broken);
         }
+    }
+
+    /// The invariants of both layers, at rest.
+    fn broken(&self) -> Result<(), String> {
+        let slabs = self.subject.slabs();
+        verify::check_pages(slabs.pages())
+            .map_err(|broken| format!("{}, at {:?}", broken.rule, broken.pfn))?;
+        verify::check_slabs(slabs).map_err(|broken| broken.to_string())
     }
 }
 
@@ -350,6 +364,7 @@ fn settle(vm: &Vm, world: &World<'_>, before: usize) -> Result<(), Failure> {
         thread: 0,
     };
     let slabs = world.subject.slabs();
+    vm.boot(|| world.broken()).map_err(complain)?;
     for (id, size, _) in &world.caches {
         let ended = vm.boot(|| slabs.destroy_cache(*id));
         if let Err(error) = ended {
@@ -358,8 +373,7 @@ fn settle(vm: &Vm, world: &World<'_>, before: usize) -> Result<(), Failure> {
             )));
         }
     }
-    vm.boot(|| verify::check_pages(slabs.pages()))
-        .map_err(|broken| complain(format!("{}, at {:?}", broken.rule, broken.pfn)))?;
+    vm.boot(|| world.broken()).map_err(complain)?;
     vm.boot(|| {
         for cache in slabs.live_caches() {
             slabs.shrink_cache(cache);
@@ -373,6 +387,5 @@ fn settle(vm: &Vm, world: &World<'_>, before: usize) -> Result<(), Failure> {
             after - before
         )));
     }
-    vm.boot(|| verify::check_pages(slabs.pages()))
-        .map_err(|broken| complain(format!("{}, at {:?}", broken.rule, broken.pfn)))
+    vm.boot(|| world.broken()).map_err(complain)
 }

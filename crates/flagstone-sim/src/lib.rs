@@ -20,6 +20,7 @@ pub mod chance;
 mod clock;
 pub mod costs;
 mod fifo;
+pub mod host;
 pub mod interleave;
 mod lines;
 mod locking;

@@ -9,7 +9,8 @@
 //!
 //! Two precisions, because there are millions of object lines and few shared ones. A shared line
 //! is moved by one CPU at a time: a miss starts when the line's last journey ended, so hot lines
-//! queue. An object line costs its distance from the CPU that touched it last.
+//! queue; its last owner may go on using it until the request for it has arrived, where a profile
+//! says so. An object line costs its distance from the CPU that touched it last.
 //!
 //! Not here: capacity. A line stays where it was last touched however long ago; the data-cache
 //! model (cache.rs) covers the effects of capacity on the data behind objects.
@@ -35,9 +36,31 @@ const NOBODY: u16 = u16::MAX;
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     busy_until: Ps,
+    /// Until when `keeper` still has it as its own.
+    keeps_until: Ps,
     owner: u16,
+    keeper: u16,
     /// More than the owner may read it.
     shared: bool,
+}
+
+impl Entry {
+    /// Here since `at`, nobody else's.
+    fn of(owner: u16, at: Ps) -> Self {
+        Self {
+            busy_until: at,
+            keeps_until: 0,
+            owner,
+            keeper: NOBODY,
+            shared: false,
+        }
+    }
+
+    /// Whether `cpu` still has the line, on which somebody else waits.
+    #[inline]
+    fn is_kept_by(&self, cpu: u32, now: Ps) -> bool {
+        u32::from(self.keeper) == cpu && now < self.keeps_until
+    }
 }
 
 /// Where every line is.
@@ -141,11 +164,7 @@ impl Directory {
         } else {
             (shadow - 1) as u16
         };
-        self.entries.push(Entry {
-            busy_until: 0,
-            owner,
-            shared: false,
-        });
+        self.entries.push(Entry::of(owner, 0));
         self.sharers.resize(self.sharers.len() + self.words, 0);
         *self.shadow_of(address) = HOME | index;
         index
@@ -156,7 +175,7 @@ impl Directory {
     pub fn read(&mut self, home: u32, cpu: u32, now: Ps, topology: &Topology, costs: &Costs) -> Ps {
         let entry = &mut self.entries[home as usize];
         let here = costs.transfer[0];
-        if u32::from(entry.owner) == cpu {
+        if u32::from(entry.owner) == cpu || entry.is_kept_by(cpu, now) {
             return now + here;
         }
         let word = home as usize * self.words + cpu as usize / 64;
@@ -170,6 +189,10 @@ impl Directory {
             owner => costs.line(topology.distance(cpu, u32::from(owner))),
         };
         entry.busy_until = start + journey;
+        if !entry.shared {
+            entry.keeper = entry.owner;
+            entry.keeps_until = start + costs.lingers(journey);
+        }
         if entry.owner == NOBODY {
             entry.owner = cpu as u16;
         } else {
@@ -190,7 +213,7 @@ impl Directory {
         costs: &Costs,
     ) -> Ps {
         let entry = self.entries[home as usize];
-        if u32::from(entry.owner) == cpu && !entry.shared {
+        if u32::from(entry.owner) == cpu && !entry.shared || entry.is_kept_by(cpu, now) {
             return now + costs.transfer[0];
         }
         let mut journey = match entry.owner {
@@ -212,9 +235,9 @@ impl Directory {
         }
         let start = now.max(entry.busy_until);
         self.entries[home as usize] = Entry {
-            busy_until: start + journey,
-            owner: cpu as u16,
-            shared: false,
+            keeper: if entry.shared { NOBODY } else { entry.owner },
+            keeps_until: start + costs.lingers(journey),
+            ..Entry::of(cpu as u16, start + journey)
         };
         start + journey
     }
@@ -224,11 +247,7 @@ impl Directory {
     pub fn give(&mut self, home: u32, cpu: u32, at: Ps) {
         let from = home as usize * self.words;
         self.sharers[from..from + self.words].fill(0);
-        self.entries[home as usize] = Entry {
-            busy_until: at,
-            owner: cpu as u16,
-            shared: false,
-        };
+        self.entries[home as usize] = Entry::of(cpu as u16, at);
     }
 }
 
@@ -267,6 +286,25 @@ mod tests {
             lines.write(home, 57, 300 * NS, &t, &c),
             535 * NS,
             "waits for the journey before"
+        );
+    }
+
+    #[test]
+    fn the_last_owner_keeps_a_line_until_the_request_has_arrived() {
+        let (mut lines, t, mut c) = world();
+        c.linger = 512;
+        let home = lines.home(1 << 40);
+        lines.write(home, 0, 0, &t, &c);
+        assert_eq!(lines.write(home, 1, 200 * NS, &t, &c), 265 * NS);
+        assert_eq!(
+            lines.write(home, 0, 230 * NS, &t, &c),
+            230 * NS + 1500,
+            "half of the way not over"
+        );
+        assert_eq!(
+            lines.write(home, 0, 240 * NS, &t, &c),
+            330 * NS,
+            "gone: waits for its arrival and fetches it back"
         );
     }
 

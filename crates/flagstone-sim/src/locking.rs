@@ -3,6 +3,7 @@
 //! ```text
 //!   acquire   everybody earlier first · the lock's line comes · free? take it : join the waiters
 //!   release   everybody earlier first · next waiter? hand over (cost by distance) : clear
+//!             spinning locks: clear, and the next waiter asks again when it has noticed
 //! ```
 //!
 //! The core's own lock word stays the truth (it names the holder); here is only who waits, in
@@ -121,10 +122,19 @@ impl Vm {
         let me = self.current.get();
         let since = self.now.get();
         let thread = &self.threads[me as usize];
-        thread.since.set(since);
-        self.waiters.borrow_mut().join(address(lock), me);
-        self.block(State::Waiting(address(lock)));
-        debug_assert_eq!(lock.holder(), Virtual::token(), "handed over");
+        loop {
+            thread.since.set(self.now.get());
+            self.waiters.borrow_mut().join(address(lock), me);
+            self.block(State::Waiting(address(lock)));
+            if lock.holder() == Virtual::token() {
+                break;
+            }
+            // A spinning lock: nobody handed it over.
+            self.take_lock_line(lock);
+            if lock.try_acquire_now::<Virtual>() {
+                break;
+            }
+        }
         let kind = lock_index(lock.kind());
         bump(&thread.tally.lock_wait[kind], self.now.get() - since);
         bump(&thread.tally.lock_waited[kind], 1);
@@ -136,6 +146,10 @@ impl Vm {
         let distance = self.topology.distance(self.cpu.get(), other.cpu.get());
         let cost = self.costs.handoff(lock.kind(), distance, others);
         let at = (self.now.get() + cost).max(other.since.get());
+        if self.costs.queueing(lock.kind()) == Queueing::Spinning {
+            self.unblock(winner, at);
+            return;
+        }
         let me = self.current.replace(winner);
         let taken = lock.try_acquire_now::<Virtual>();
         self.current.set(me);

@@ -53,6 +53,9 @@ pub struct Latency {
     pub dram: f64,
     /// What a locked instruction costs beyond the access.
     pub atomic: f64,
+    /// The part of a line's journey during which its last owner still has it: until the request
+    /// has reached it. Absent: none.
+    pub linger: Option<f64>,
 }
 
 /// Who gets a contended lock next.
@@ -63,6 +66,9 @@ pub enum Queueing {
     Queued,
     /// All waiters hammer one line; who wins is chance, and every waiter makes it slower.
     TestAndSet,
+    /// As `TestAndSet`, but a release gives the lock to nobody: a waiter notices it only after a
+    /// while, and whoever asks meanwhile (mostly the last holder) has it again.
+    Spinning,
 }
 
 /// Lock behaviour of the machine's kernel.
@@ -291,6 +297,9 @@ impl Machine {
         ];
         if !positive.iter().all(|figure| *figure > 0.0) {
             return complain("clock, latencies and grace period must be above zero");
+        }
+        if !(0.0..=1.0).contains(&self.latency_ns.linger.unwrap_or(0.0)) {
+            return complain("latency_ns.linger is from 0 to 1");
         }
         if self.smt.slowdown < 1.0 || self.rcu.batch == 0 {
             return complain("smt.slowdown is at least 1, rcu.batch at least 1");

@@ -31,7 +31,7 @@ impl Waiters {
         }
         let index = match how {
             Queueing::Queued => 0,
-            Queueing::TestAndSet => chance.below(queue.len() as u32) as usize,
+            Queueing::TestAndSet | Queueing::Spinning => chance.below(queue.len() as u32) as usize,
         };
         // `remove` keeps the order of arrival; queues are as long as there are CPUs at most.
         let winner = queue.remove(index);

@@ -1,7 +1,7 @@
 //! Random programs interleaved at every shared access: the core keeps its invariants, and a
 //! planted bug is found.
 
-use flagstone_sim::interleave::check;
+use flagstone_sim::interleave::{POLICIES, check};
 use rayon::prelude::*;
 
 /// Seeds run here; `FLAGSTONE_SEEDS` asks for more.
@@ -41,7 +41,9 @@ fn the_same_seed_repeats_step_by_step() {
 
 #[test]
 fn seeds_reach_the_paths_they_are_meant_for() {
-    let runs: Vec<_> = (1..60).filter_map(|seed| check(seed, false).ok()).collect();
+    let runs: Vec<_> = (1..120)
+        .filter_map(|seed| check(seed, false).ok())
+        .collect();
     assert!(
         runs.iter().any(|run| run.refused > 0),
         "memory is refused at times"
@@ -54,4 +56,10 @@ fn seeds_reach_the_paths_they_are_meant_for() {
         runs.iter().any(|run| run.threads > run.cpus),
         "threads share CPUs"
     );
+    for policy in POLICIES {
+        assert!(
+            runs.iter().any(|run| run.policy == policy),
+            "{policy} is drawn"
+        );
+    }
 }

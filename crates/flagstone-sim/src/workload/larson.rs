@@ -7,64 +7,67 @@
 //! them. An operation is one replacement: a free and an allocation.
 
 use super::Env;
-use super::random_mix::Classes;
+use super::stage::{Block, Common, Stage, Virtually};
 use crate::schedule::Program;
 use crate::vm::Vm;
-use core::cell::RefCell;
-use core::ptr::NonNull;
-use flagstone_core::base::CacheId;
 use std::rc::Rc;
 
 const BLOCKS: usize = 1000;
 const ROUND: u32 = 5000;
 const SMALLEST: u32 = 8;
+/// Bytes of the largest block where the user sets none.
+pub const LARGEST: usize = 1000;
 /// Nanoseconds of one replacement outside the allocator.
 const THINK_NS: f64 = 10.0;
 
-type Held = Vec<(CacheId, NonNull<u8>)>;
-
 pub(super) fn make<'a>(env: &'a Env<'a>) -> Vec<(u32, Program<'a>)> {
-    let largest = env.params.size.unwrap_or(1000).clamp(16, 4096) as u32;
-    let classes = Rc::new(Classes::new(env.subject, largest as usize));
+    let largest = env.params.size.unwrap_or(LARGEST).clamp(16, 4096);
+    let common = Common::new(env, largest);
     let think = env.think(THINK_NS);
-    // Arrays waiting for whoever ends a round next.
-    let pool: Rc<RefCell<Vec<Held>>> = Rc::default();
-    let programs = env.cpus.iter().map(|&cpu| {
-        let (classes, pool) = (Rc::clone(&classes), Rc::clone(&pool));
+    let programs = env.cpus.iter().enumerate().map(|(task, &cpu)| {
+        let common = Rc::clone(&common);
         let program: Program<'a> = Box::new(move |vm: &Vm| {
-            let size = |vm: &Vm| (SMALLEST + vm.chance.below(largest - SMALLEST + 1)) as usize;
-            let fresh = |vm: &Vm| {
-                let cache = classes.of(size(vm));
-                let object = env.subject.alloc(vm, cache);
-                vm.use_object(object.as_ptr(), 8);
-                (cache, object)
+            let stage = Virtually {
+                vm,
+                env,
+                common: &common,
+                think,
+                task: task as u32,
             };
-            let mut held: Held = (0..BLOCKS).map(|_| fresh(vm)).collect();
-            while !vm.stopping() {
-                for _ in 0..ROUND {
-                    let at = vm.chance.below(BLOCKS as u32) as usize;
-                    let (cache, object) = held[at];
-                    // SAFETY: held by this task alone, with its cache.
-                    unsafe { env.subject.free(vm, cache, object) };
-                    held[at] = fresh(vm);
-                    vm.spend(think);
-                    vm.count_op();
-                    if vm.stopping() {
-                        break;
-                    }
-                }
-                vm.sync();
-                let mut waiting = pool.borrow_mut();
-                waiting.push(held);
-                // The oldest array: somebody else's, unless this task is alone.
-                held = waiting.remove(0);
-            }
-            for (cache, object) in held {
-                // SAFETY: as above; the task ends.
-                unsafe { env.subject.free(vm, cache, object) };
-            }
+            serve(&stage, largest as u32);
         });
         (cpu, program)
     });
     programs.collect()
+}
+
+/// The program of one task, in any world.
+pub fn serve<S: Stage>(stage: &S, largest: u32) {
+    let fresh = || {
+        let size = (SMALLEST + stage.below(largest - SMALLEST + 1)) as usize;
+        let cache = stage.class(size);
+        let object = stage.alloc(cache);
+        stage.use_object(object, 8);
+        (cache, object)
+    };
+    let mut held: Vec<Block> = (0..BLOCKS).map(|_| fresh()).collect();
+    while !stage.stopping() {
+        for _ in 0..ROUND {
+            let at = stage.below(BLOCKS as u32) as usize;
+            let (cache, object) = held[at];
+            // SAFETY: held by this task alone, with its cache.
+            unsafe { stage.free(cache, object) };
+            held[at] = fresh();
+            stage.think();
+            stage.count_op();
+            if stage.stopping() {
+                break;
+            }
+        }
+        held = stage.trade(held);
+    }
+    for (cache, object) in held {
+        // SAFETY: as above; the task ends.
+        unsafe { stage.free(cache, object) };
+    }
 }

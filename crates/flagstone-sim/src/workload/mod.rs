@@ -12,14 +12,15 @@
 mod af_unix;
 mod hackbench;
 mod kbuild;
-mod larson;
+pub mod larson;
 mod mmap1;
 mod netio;
-mod one_alloc_n_free;
+pub mod one_alloc_n_free;
 mod pairs;
-mod random_mix;
+pub mod random_mix;
 mod replay;
 mod sctp;
+pub mod stage;
 
 use crate::costs::{NS, Ps};
 use crate::schedule::Program;
@@ -39,6 +40,8 @@ pub struct Params {
     pub think_ns: Option<f64>,
     /// Where tasks are put.
     pub placement: Option<Placement>,
+    /// Times a finite workload is run one after the other on one allocator (once).
+    pub rounds: Option<u32>,
 }
 
 /// What a workload's programs are made from.
@@ -124,7 +127,7 @@ pub const WORKLOADS: &[Workload] = &[
         about: "one CPU allocates, all others free (in-kernel slab test of 2007)",
         unit: "object freed",
         kind: Kind::Finite,
-        tasks: Tasks { least: 2, step: 1 },
+        tasks: ANY,
         make: one_alloc_n_free::make,
     },
     Workload {

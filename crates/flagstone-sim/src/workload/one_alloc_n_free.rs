@@ -17,110 +17,188 @@
 //!
 //! A think time is a pause of the producer for each object; below zero, of the consumers. It
 //! moves the ratio of their speeds, which decides whether consumers keep up.
+//!
+//! Two forms the published test does not have, for comparing worlds: with one task the task takes
+//! and frees its own objects after it has made all of them; and the test can be repeated, in which
+//! case details are the last round's.
 
 use super::Env;
+use super::stage::{Common, Stage, Virtually};
 use crate::costs::{NS, US};
 use crate::schedule::Program;
 use crate::vm::Vm;
 use crate::world::Virtual;
 use core::cell::{Cell, RefCell};
 use core::ptr::NonNull;
+use flagstone_core::base::CacheId;
 use flagstone_core::platform::{Access, Line, Platform};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
 /// Rounds of the producer.
-const COUNT: u64 = 10_000;
+pub const COUNT: u64 = 10_000;
+
+/// Bytes of an object where the user sets none.
+pub const SIZE: usize = 128;
 
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Slot {
     objects: RefCell<VecDeque<NonNull<u8>>>,
-    waiting: Cell<bool>,
+    /// The CPU that spins on an empty mailbox.
+    waiting: Cell<Option<u32>>,
 }
 
 impl Slot {
     fn touch(&self, access: Access) {
         Virtual::touch(Line::Node, core::ptr::from_ref(self).cast(), access);
     }
+
+    fn post(&self, vm: &Vm, object: NonNull<u8>) {
+        self.touch(Access::Atomic);
+        self.objects.borrow_mut().push_back(object);
+        if let Some(consumer) = self.waiting.take() {
+            vm.release_spinner(consumer);
+        }
+    }
+
+    fn fetch(&self, vm: &Vm) -> NonNull<u8> {
+        loop {
+            self.touch(Access::Atomic);
+            if let Some(object) = self.objects.borrow_mut().pop_front() {
+                return object;
+            }
+            self.waiting.set(Some(vm.current()));
+            vm.park();
+        }
+    }
 }
 
 struct Shared {
     slots: Vec<Slot>,
+    cache: CacheId,
     running: Cell<usize>,
+    round: Cell<u32>,
     began: Cell<u64>,
 }
 
+/// The producer's program, in any world: `post` puts an object into a consumer's mailbox.
+pub fn produce<S: Stage>(
+    stage: &S,
+    cache: CacheId,
+    consumers: usize,
+    mut post: impl FnMut(usize, NonNull<u8>),
+) {
+    for _ in 0..COUNT {
+        for consumer in 0..consumers {
+            let object = stage.alloc(cache);
+            stage.use_object(object, 8);
+            post(consumer, object);
+        }
+    }
+}
+
+/// A consumer's program, in any world: `fetch` takes an object from its mailbox.
+pub fn consume<S: Stage>(
+    stage: &S,
+    cache: CacheId,
+    each: u64,
+    mut fetch: impl FnMut() -> NonNull<u8>,
+) {
+    for _ in 0..each {
+        let object = fetch();
+        // SAFETY: the producer gave it up; it came from this cache.
+        unsafe { stage.free(cache, object) };
+        stage.count_op();
+    }
+}
+
 pub(super) fn make<'a>(env: &'a Env<'a>) -> Vec<(u32, Program<'a>)> {
-    let size = env.params.size.unwrap_or(128);
-    let cache = env.subject.kmalloc("test", size);
-    let consumers = env.cpus.len() - 1;
-    let each = COUNT / env.cpus.len() as u64;
-    let pause = env.params.think_ns.unwrap_or(0.0) * NS as f64;
-    let (before_alloc, before_free) = (pause.max(0.0) as u64, (-pause).max(0.0) as u64);
+    let size = env.params.size.unwrap_or(SIZE);
+    let tasks = env.cpus.len();
+    let rounds = env.params.rounds.unwrap_or(1);
     let shared = Rc::new(Shared {
-        slots: (0..consumers).map(|_| Slot::default()).collect(),
-        running: Cell::new(env.cpus.len()),
+        slots: (1..tasks.max(2)).map(|_| Slot::default()).collect(),
+        cache: env.subject.kmalloc("test", size),
+        running: Cell::new(tasks),
+        round: Cell::new(0),
         began: Cell::new(0),
     });
-    let producer = {
-        let shared = Rc::clone(&shared);
+    let common = Common::bare();
+    let programs = env.cpus.iter().enumerate().map(|(task, &cpu)| {
+        let (shared, common) = (Rc::clone(&shared), Rc::clone(&common));
         let program: Program<'a> = Box::new(move |vm: &Vm| {
-            for _ in 0..COUNT {
-                for slot in &shared.slots {
-                    vm.spend(before_alloc);
-                    let object = env.subject.alloc(vm, cache);
-                    vm.use_object(object.as_ptr(), 8);
-                    slot.touch(Access::Atomic);
-                    slot.objects.borrow_mut().push_back(object);
-                    if slot.waiting.replace(false) {
-                        let index = shared.slots.iter().position(|s| core::ptr::eq(s, slot));
-                        vm.release_spinner(env.cpus[index.unwrap_or(0) + 1]);
-                    }
-                }
+            let stage = Virtually {
+                vm,
+                env,
+                common: &common,
+                think: 0,
+                task: task as u32,
+            };
+            for round in 1..=rounds {
+                one_round(&stage, &shared, round == rounds);
+                finish(vm, env, &shared, tasks);
             }
-            report(vm, env, 0, vm.now() - shared.began.get());
-            finish(vm, env, &shared, cache);
         });
-        (env.cpus[0], program)
-    };
-    let others = (0..consumers).map(|index| {
-        let shared = Rc::clone(&shared);
-        let program: Program<'a> = Box::new(move |vm: &Vm| {
-            let slot = &shared.slots[index];
-            for _ in 0..each {
-                let object = loop {
-                    slot.touch(Access::Atomic);
-                    if let Some(object) = slot.objects.borrow_mut().pop_front() {
-                        break object;
-                    }
-                    slot.waiting.set(true);
-                    vm.park();
-                };
-                vm.spend(before_free);
-                // SAFETY: the producer gave it up; it came from this cache.
-                unsafe { env.subject.free(vm, cache, object) };
-                vm.count_op();
-            }
-            report(vm, env, index + 1, vm.now() - shared.began.get());
-            finish(vm, env, &shared, cache);
-        });
-        (env.cpus[index + 1], program)
+        (cpu, program)
     });
-    core::iter::once(producer).chain(others).collect()
+    programs.collect()
 }
 
-fn report(vm: &Vm, env: &Env<'_>, cpu: usize, ps: u64) {
-    let cycles = ps as f64 / NS as f64 * vm.machine.topology.ghz;
-    env.details
-        .borrow_mut()
-        .push((format!("cpu{cpu}_cycles"), cycles / COUNT as f64));
+fn one_round(stage: &Virtually<'_>, shared: &Shared, last: bool) {
+    let (vm, task) = (stage.vm, stage.task as usize);
+    let tasks = stage.env.cpus.len();
+    let pause = stage.env.params.think_ns.unwrap_or(0.0) * NS as f64;
+    let (before_alloc, before_free) = (pause.max(0.0) as u64, (-pause).max(0.0) as u64);
+    if task == 0 {
+        let post = |to: usize, object| {
+            vm.spend(before_alloc);
+            shared.slots[to].post(vm, object);
+        };
+        produce(stage, shared.cache, shared.slots.len(), post);
+        if last {
+            report(stage, "cpu0_cycles".into(), shared.began.get());
+        }
+    }
+    if task == 0 && tasks > 1 {
+        return;
+    }
+    let from = if task == 0 {
+        vm.now()
+    } else {
+        shared.began.get()
+    };
+    let slot = &shared.slots[task.saturating_sub(1)];
+    let fetch = || {
+        let object = slot.fetch(vm);
+        vm.spend(before_free);
+        object
+    };
+    consume(stage, shared.cache, COUNT / tasks as u64, fetch);
+    if last && task == 0 {
+        report(stage, "cpu0_free_cycles".into(), from);
+    } else if last {
+        report(stage, format!("cpu{task}_cycles"), from);
+    }
 }
 
-/// The last one to finish gives the rest back, after the clocks have stopped.
-fn finish(vm: &Vm, env: &Env<'_>, shared: &Shared, cache: flagstone_core::base::CacheId) {
+fn report(stage: &Virtually<'_>, name: String, from: u64) {
+    let ns = (stage.vm.now() - from) as f64 / NS as f64;
+    let cycles = ns * stage.vm.machine.topology.ghz;
+    let mut details = stage.env.details.borrow_mut();
+    details.push((name, cycles / COUNT as f64));
+}
+
+/// The last one to finish gives the rest back, after the clocks have stopped, and lets the next
+/// round begin.
+fn finish(vm: &Vm, env: &Env<'_>, shared: &Shared, tasks: usize) {
+    let round = shared.round.get();
     shared.running.set(shared.running.get() - 1);
     if shared.running.get() > 0 {
+        let last = env.params.rounds.unwrap_or(1) == round + 1;
+        while !last && shared.round.get() == round {
+            vm.park();
+        }
         return;
     }
     vm.spend(US);
@@ -129,7 +207,13 @@ fn finish(vm: &Vm, env: &Env<'_>, shared: &Shared, cache: flagstone_core::base::
         for object in rest {
             let slabs = env.subject.slabs();
             // SAFETY: still owned by the mailbox, from this cache.
-            unsafe { slabs.free(slabs.cache(cache), object) };
+            unsafe { slabs.free(slabs.cache(shared.cache), object) };
         }
     }
+    vm.sync();
+    shared.running.set(tasks);
+    shared.began.set(vm.now());
+    shared.round.set(round + 1);
+    let others = env.cpus.iter().filter(|cpu| **cpu != vm.current());
+    others.for_each(|cpu| vm.release_spinner(*cpu));
 }

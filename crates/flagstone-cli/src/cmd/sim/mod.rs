@@ -1,5 +1,6 @@
 //! `flagstone sim`: parse and check everything first, then run all rows, then print.
 
+mod host;
 mod interleave;
 mod plot;
 mod table;
@@ -14,12 +15,15 @@ use flagstone_sim::workload::{Params, WORKLOADS, Workload};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rayon::prelude::*;
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// The name that runs random programs at every interleaving instead of a workload.
 const INTERLEAVE: &str = "interleave";
+
+/// The name that holds simulation against this host instead of running a workload.
+const VALIDATE: &str = "validate";
 
 /// Most rows times seeds of one call: beyond it something was mistyped.
 const RUNS_MAX: u64 = 100_000;
@@ -36,17 +40,23 @@ const RUNS_MAX: u64 = 100_000;
   flagstone sim one-alloc-n-free --machine xeon-2007-8 --policy flagstone --size 128
   flagstone sim random-mix --machine spr-2s-224@1024 --tasks 1024 --quick --json
   flagstone sim interleave --seeds 10000    random programs, every access interleaved, checked
+  flagstone sim --calibrate here.toml       measure this host: its profile, about 15 s
+  flagstone sim validate                    the same programs here and simulated, side by side
   flagstone sim --list")]
 pub struct Args {
     /// What to run; `--list` shows all
-    #[arg(required_unless_present = "list")]
+    #[arg(required_unless_present_any = ["list", "calibrate"])]
     workload: Option<String>,
     /// List workloads and machines
     #[arg(long)]
     list: bool,
-    /// Machine profile, or NAME@CPUS to scale one, or a TOML file
-    #[arg(long, default_value = "this-machine", value_name = "M")]
-    machine: String,
+    /// Measure this host and write its profile to F, or to stdout
+    #[arg(long, value_name = "F", num_args = 0..=1, default_missing_value = "-", conflicts_with = "workload")]
+    calibrate: Option<PathBuf>,
+    /// Machine profile, or NAME@CPUS to scale one, or a TOML file [default: this-machine; validate
+    /// measures the host first]
+    #[arg(long, value_name = "M")]
+    machine: Option<String>,
     /// Policy; repeat it, or separate by commas, to compare
     #[arg(
         long,
@@ -104,6 +114,14 @@ pub fn run(args: &Args) -> CommandOutcome {
         table::list();
         return Ok(ExitCode::SUCCESS);
     }
+    if let Some(path) = &args.calibrate {
+        return host::calibrate(Some(path.as_path()).filter(|path| *path != Path::new("-")));
+    }
+    if args.workload.as_deref() == Some(VALIDATE) {
+        let profile = args.machine.as_deref().map(machine).transpose();
+        let profile = profile.map_err(|line| Failure::Usage(format!("sim: {line}")))?;
+        return host::validate(profile, args.quick, args.json);
+    }
     if args.workload.as_deref() == Some(INTERLEAVE) {
         let seeds = seeds(args).map_err(|line| Failure::Usage(format!("sim: {line}")))?;
         return interleave::run(&seeds, args.json);
@@ -127,8 +145,9 @@ pub fn run(args: &Args) -> CommandOutcome {
 
 fn check(args: &Args) -> Result<Request, String> {
     let name = args.workload.as_deref().unwrap_or_default();
-    let workload = Workload::named(name).map_err(|line| format!("{line}, {INTERLEAVE}"))?;
-    let machine = machine(&args.machine)?;
+    let workload =
+        Workload::named(name).map_err(|line| format!("{line}, {INTERLEAVE}, {VALIDATE}"))?;
+    let machine = machine(args.machine.as_deref().unwrap_or("this-machine"))?;
     let policies = args.policy.iter().map(|name| policy(name, &args.set));
     let policies = policies.collect::<Result<Vec<_>, _>>()?;
     let tasks = tasks(args, workload, &machine)?;
@@ -158,6 +177,7 @@ fn check(args: &Args) -> Result<Request, String> {
             size: args.size,
             think_ns: args.think,
             placement: args.compact.then_some(Placement::Compact),
+            rounds: None,
         },
         plan: if args.quick { Plan::QUICK } else { Plan::FULL },
     })

@@ -1,0 +1,169 @@
+//! `flagstone sim --calibrate` and `flagstone sim validate`: the host itself.
+
+use crate::exit::{Failure, Outcome};
+use comfy_table::{CellAlignment, Table};
+use flagstone_sim::Machine;
+use flagstone_sim::host::validate::{self, Row};
+use flagstone_sim::host::{profile, threads};
+use serde::Serialize;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Wall time of one real run of a comparison.
+const SPAN: Duration = Duration::from_millis(900);
+/// The same under `--quick`.
+const SPAN_QUICK: Duration = Duration::from_millis(300);
+
+/// The document of `validate --json`.
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    machine: &'a str,
+    about: &'a str,
+    /// Seconds since 1970.
+    at: u64,
+    /// Load averages before and after.
+    load: [f64; 2],
+    within: usize,
+    rows: &'a [Row],
+}
+
+fn load() -> f64 {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let word = text.split_whitespace().next().unwrap_or_default();
+    word.parse().unwrap_or(0.0)
+}
+
+/// Measures the host and writes its profile to `path`, or to stdout.
+pub(super) fn calibrate(path: Option<&Path>) -> Outcome {
+    let file = path.map(std::fs::File::create).transpose();
+    let file = file.map_err(|error| {
+        let name = path.unwrap_or(Path::new("")).display();
+        Failure::Usage(format!("sim: --calibrate {name}: {error}"))
+    })?;
+    let before = load();
+    let found = profile::measure().map_err(|line| Failure::Finding(format!("sim: {line}")))?;
+    if before > threads::allowed().len() as f64 {
+        eprintln!(
+            "sim: load average {before:.1}: the machine is busy; calibrate again when it is idle"
+        );
+    }
+    for equation in &found.equations {
+        let fit = equation.predicted(&found.prices) / equation.measured;
+        if (fit - 1.0).abs() > validate::WITHIN {
+            eprintln!(
+                "sim: {} {:?}: {:.1} ns here, the profile says {:.1}",
+                equation.row.policy,
+                equation.row.step,
+                equation.measured,
+                equation.measured * fit
+            );
+        }
+    }
+    match file {
+        None => print!("{}", found.text),
+        Some(mut file) => file
+            .write_all(found.text.as_bytes())
+            .map_err(|error| Failure::Usage(format!("sim: --calibrate: {error}")))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs the same programs here and on the virtual machine, and prints both. `machine` is the
+/// profile to hold against the host; none: one measured now.
+pub(super) fn validate(machine: Option<Machine>, quick: bool, json: bool) -> Outcome {
+    let finding = |line| Failure::Finding(format!("sim: {line}"));
+    let before = load();
+    let cpus = threads::allowed().len().min(validate::CPUS_MOST) as u64;
+    let bar = super::progress(1 + cpus * 3 * validate::POLICIES.len() as u64);
+    let machine = match machine {
+        Some(machine) => machine,
+        None => profile::measure().map_err(finding)?.machine,
+    };
+    bar.inc(1);
+    let span = if quick { SPAN_QUICK } else { SPAN };
+    let rows = validate::compare(&machine, span, || bar.inc(1)).map_err(finding)?;
+    bar.finish_and_clear();
+    let within = rows.iter().filter(|row| row.within).count();
+    let load = [before, load()];
+    if json {
+        let at = SystemTime::now().duration_since(UNIX_EPOCH);
+        let document = Document {
+            schema: "flagstone.validate/1",
+            machine: &machine.name,
+            about: &machine.about,
+            at: at.map_or(0, |at| at.as_secs()),
+            load,
+            within,
+            rows: &rows,
+        };
+        println!(
+            "{}",
+            serde_json::to_string_pretty(&document).expect("plain data")
+        );
+    } else {
+        print(&machine, &rows, load);
+    }
+    if within < rows.len() {
+        return Err(Failure::Finding(format!(
+            "sim: {} of {} rows are further than {:.0} % from what was measured",
+            rows.len() - within,
+            rows.len(),
+            validate::WITHIN * 100.0
+        )));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(machine: &Machine, rows: &[Row], load: [f64; 2]) {
+    println!(
+        "{}: {}; load {:.1} before, {:.1} after",
+        machine.name, machine.about, load[0], load[1]
+    );
+    let mut table = Table::new();
+    table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
+    table.set_header([
+        "workload",
+        "policy",
+        "CPUs",
+        "measured ns",
+        "simulated ns",
+        "ratio",
+        "within 25 %",
+        "program ns",
+        "undisturbed %",
+        "line ns",
+    ]);
+    for row in rows {
+        table.add_row([
+            row.workload.clone(),
+            row.policy.to_owned(),
+            row.cpus.to_string(),
+            format!("{:.1}", row.measured_ns),
+            format!("{:.1}", row.simulated_ns),
+            format!("{:.2}", row.ratio),
+            if row.within { "yes" } else { "no" }.to_owned(),
+            format!("{:.1}", row.program_ns),
+            format!("{:.0}", row.undisturbed),
+            row.line_ns.map_or(String::new(), |[before, after]| {
+                format!(
+                    "{before:.0} .. {after:.0}{}",
+                    if row.still { "" } else { " !" }
+                )
+            }),
+        ]);
+    }
+    for index in (2..10).filter(|index| *index != 6) {
+        if let Some(column) = table.column_mut(index) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    println!("{table}");
+    if rows.iter().any(|row| !row.still) {
+        println!(
+            "!  the way of a line between the CPUs changed during the run: the host moved them"
+        );
+    }
+}

@@ -1,0 +1,22 @@
+//! The host itself: the same programs and the same core on real threads.
+//!
+//! ```text
+//!   threads    CPUs this process may use, pinning, undisturbed time
+//!   ground     the core on the Linux world; a task's stage on it
+//!   probe      what single steps cost: lines, atomics, faults, wake-ups        ─┐
+//!   steps      small loops through the core, here and on the virtual machine   ─┼─► profile
+//!   solve      prices of the core's work from the two                          ─┘
+//!   validate   workloads here and on the virtual machine, side by side
+//! ```
+//!
+//! Figures are of undisturbed stretches of time: those in which the thread had its CPU all the
+//! while. What a hypervisor takes cannot be seen from inside and is in them.
+
+pub mod ground;
+pub mod probe;
+pub mod profile;
+mod shape;
+pub mod solve;
+pub mod steps;
+pub mod threads;
+pub mod validate;

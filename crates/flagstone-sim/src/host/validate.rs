@@ -1,0 +1,412 @@
+//! The same programs on real threads and on the virtual machine.
+//!
+//! What a program costs outside the allocator is measured with no allocator under it and given
+//! to the virtual one as think time. How long a line is on its way between the two CPUs is
+//! measured again around each real run, because a hypervisor moves its CPUs: on one core they are
+//! ten nanoseconds apart, on two many times that. Everything else comes from the profile.
+
+use super::ground::{Ground, Hall, Nothing, Really, Source};
+use super::probe;
+use super::threads::{Meeting, Stretch, allowed, on_each, quoted, together};
+use crate::machine::Machine;
+use crate::scenario::{NamedPolicy, Scenario};
+use crate::window::Plan;
+use crate::workload::one_alloc_n_free::{self, COUNT};
+use crate::workload::stage::Stage;
+use crate::workload::{Params, Workload, larson, random_mix};
+use core::cell::Cell;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use serde::Serialize;
+use std::time::{Duration, Instant};
+
+/// One policy of each engine that is compared: sheaf, cpu-slab.
+pub const POLICIES: [&str; 2] = ["flagstone", "linux-6.12"];
+
+/// How far simulation may be from measurement to count as within.
+pub const WITHIN: f64 = 0.25;
+
+/// How far, as a logarithm, a line's way may change during a real run.
+const STILL: f64 = 0.2;
+
+/// Real runs of one comparison at most, for want of one during which the line's way stayed.
+const TRIES: u32 = 4;
+
+/// Most CPUs that are compared.
+pub const CPUS_MOST: usize = 2;
+
+/// Operations of a stretch: some tenths of a millisecond.
+const STRETCH: u64 = 4_000;
+
+/// Rounds of one-alloc-n-free: the first half only warms memory up.
+const ROUNDS: u32 = 16;
+
+/// One comparison.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// The workload, with its side where it has two.
+    pub workload: String,
+    /// The policy.
+    pub policy: &'static str,
+    /// CPUs and tasks.
+    pub cpus: usize,
+    /// Nanoseconds of one operation of one task on real threads.
+    pub measured_ns: f64,
+    /// The same on the virtual machine.
+    pub simulated_ns: f64,
+    /// Nanoseconds of it outside the allocator, measured without one.
+    pub program_ns: f64,
+    /// Simulated over measured.
+    pub ratio: f64,
+    /// Whether the ratio is within [`WITHIN`] of one.
+    pub within: bool,
+    /// Percent of the real stretches nobody disturbed.
+    pub undisturbed: f64,
+    /// Nanoseconds of a line's way between the two CPUs, before and after the real run; absent
+    /// for one CPU.
+    pub line_ns: Option<[f64; 2]>,
+    /// Whether that way stayed the same: if not, the host moved its CPUs meanwhile and the row
+    /// says little.
+    pub still: bool,
+}
+
+/// What a real run showed.
+#[derive(Clone, Copy)]
+struct Seen {
+    ns: f64,
+    undisturbed: f64,
+}
+
+/// The figure of tasks that ran together.
+fn seen(tasks: &[Vec<Stretch>]) -> Seen {
+    let all: Vec<Stretch> = tasks.iter().flatten().copied().collect();
+    let clean = together(tasks);
+    Seen {
+        ns: quoted(if clean.is_empty() { &all } else { &clean }),
+        undisturbed: clean.len() as f64 / all.len().max(1) as f64 * 100.0,
+    }
+}
+
+/// Runs a steady program on the first `cpus` CPUs for `span`.
+fn steadily<A: Source>(
+    ground: &Ground,
+    source: &A,
+    cpus: &[usize],
+    span: Duration,
+    program: impl Fn(&Really<'_, A>) + Sync,
+) -> Seen {
+    let hall = Hall::new(cpus.len());
+    let start = Meeting::of(cpus.len());
+    let origin = Instant::now();
+    let timer = |stretches: Vec<Stretch>| {
+        // Warm-up: a quarter of the span.
+        let warm = span / 4;
+        let late = stretches.into_iter().filter(|s| s.from > warm);
+        late.collect::<Vec<_>>()
+    };
+    let tasks = std::thread::scope(|scope| {
+        let hall = &hall;
+        scope.spawn(move || {
+            // The length of the run, not a synchronisation.
+            std::thread::sleep(span.saturating_sub(origin.elapsed()));
+            hall.stop();
+        });
+        on_each(cpus, |task| {
+            let stage = Really::new(ground, source, hall, task, STRETCH);
+            start.wait();
+            stage.restart();
+            program(&stage);
+            // The last stretch may be one in which the task did not run: it must be seen.
+            stage.cut(1);
+            timer(stage.stretches())
+        })
+    });
+    seen(&tasks)
+}
+
+/// A mailbox that holds a whole round: filled in order, with one atomic step each way.
+#[repr(align(128))]
+struct Mail {
+    posted: AtomicU64,
+    letters: Vec<AtomicPtr<u8>>,
+}
+
+impl Mail {
+    fn new() -> Self {
+        let letters = (0..COUNT).map(|_| AtomicPtr::new(core::ptr::null_mut()));
+        Self {
+            posted: AtomicU64::new(0),
+            letters: letters.collect(),
+        }
+    }
+
+    fn post(&self, object: NonNull<u8>, at: &Cell<u64>) {
+        self.letters[at.get() as usize].store(object.as_ptr(), Ordering::Relaxed);
+        at.set(at.get() + 1);
+        self.posted.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// The letter after `at`, once it is there. Low bits count letters, high ones fetches.
+    fn fetch(&self, at: &Cell<u64>) -> NonNull<u8> {
+        const FETCHED: u64 = 1 << 32;
+        loop {
+            let posted = self.posted.fetch_add(FETCHED, Ordering::AcqRel) % FETCHED;
+            if posted > at.get() {
+                break;
+            }
+            while self.posted.load(Ordering::Acquire) % FETCHED <= at.get() {
+                core::hint::spin_loop();
+            }
+        }
+        let letter = self.letters[at.get() as usize].load(Ordering::Relaxed);
+        at.set(at.get() + 1);
+        NonNull::new(letter).expect("posted before it was counted")
+    }
+}
+
+/// One producer, one consumer on the same or another CPU: both sides' figures.
+fn one_alloc<A: Source>(ground: &Ground, source: &A, cpus: &[usize], span: Duration) -> [Seen; 2] {
+    let hall = Hall::new(cpus.len());
+    let cache = ground.class(one_alloc_n_free::SIZE);
+    let (start, end) = (Meeting::of(cpus.len()), Meeting::of(cpus.len()));
+    let mail = Mail::new();
+    let each = COUNT / cpus.len() as u64;
+    let over = std::sync::atomic::AtomicBool::new(false);
+    let sides = on_each(cpus, |task| {
+        let stage = Really::new(ground, source, &hall, task, u64::MAX);
+        let (mut made, mut freed) = (Vec::new(), Vec::new());
+        loop {
+            if task == 0 {
+                mail.posted.store(0, Ordering::Relaxed);
+                over.store(hall.origin().elapsed() > span, Ordering::Relaxed);
+            }
+            start.wait();
+            if over.load(Ordering::Relaxed) {
+                return (made, freed);
+            }
+            let (posted, fetched) = (Cell::new(0), Cell::new(0));
+            stage.restart();
+            if task == 0 {
+                one_alloc_n_free::produce(&stage, cache, 1, |_, o| mail.post(o, &posted));
+                stage.cut(COUNT);
+                made.extend(stage.stretches());
+            }
+            if task == cpus.len() - 1 {
+                one_alloc_n_free::consume(&stage, cache, each, || mail.fetch(&fetched));
+                stage.cut(each);
+                freed.extend(stage.stretches());
+            }
+            end.wait();
+            if task == cpus.len() - 1 {
+                while fetched.get() < COUNT {
+                    // SAFETY: the producer gave it up; it came from this cache.
+                    unsafe { stage.free(cache, mail.fetch(&fetched)) };
+                }
+            }
+            // Nobody empties the mailbox for the next round before it is read to its end.
+            end.wait();
+        }
+    });
+    rounds_together(&sides[0].0, &sides[cpus.len() - 1].1, cpus.len() > 1)
+}
+
+/// Both sides' figures over the later half of the rounds, of those that nobody disturbed and, on
+/// two CPUs, that both sides began at once.
+fn rounds_together(made: &[Stretch], freed: &[Stretch], at_once: bool) -> [Seen; 2] {
+    let rounds: Vec<_> = made.iter().zip(freed).skip(made.len() / 2).collect();
+    let fits = |(made, freed): &&(&Stretch, &Stretch)| {
+        let apart = made.from.abs_diff(freed.from);
+        made.is_undisturbed()
+            && freed.is_undisturbed()
+            && (!at_once || apart < Duration::from_micros(3))
+    };
+    let clean: Vec<_> = rounds.iter().filter(fits).copied().collect();
+    let undisturbed = clean.len() as f64 / rounds.len().max(1) as f64 * 100.0;
+    let from = if clean.is_empty() { rounds } else { clean };
+    let (made, freed): (Vec<Stretch>, Vec<Stretch>) =
+        from.into_iter().map(|(m, f)| (*m, *f)).unzip();
+    [quoted(&made), quoted(&freed)].map(|ns| Seen { ns, undisturbed })
+}
+
+/// Nanoseconds of an operation on the virtual machine.
+fn simulate(
+    machine: &Machine,
+    workload: &str,
+    policy: &NamedPolicy,
+    tasks: usize,
+    think_ns: f64,
+) -> Result<Vec<f64>, String> {
+    let params = Params {
+        think_ns: Some(think_ns),
+        rounds: Some(ROUNDS),
+        ..Params::default()
+    };
+    let scenario = Scenario {
+        machine,
+        workload: Workload::named(workload)?,
+        policy,
+        tasks: tasks as u32,
+        seed: 1,
+        params: &params,
+        plan: Plan::QUICK,
+    };
+    let outcome = scenario.run()?;
+    if workload != "one-alloc-n-free" {
+        let ns = outcome.span as f64 / 1e3 * tasks as f64 / outcome.totals.ops.max(1) as f64;
+        return Ok(vec![ns]);
+    }
+    // Details are a loop's cycles over COUNT, whatever the loop's length.
+    let ns = |name: &str, length: u64| {
+        let found = outcome.details.iter().find(|(known, _)| known == name);
+        found.map_or(0.0, |(_, cycles)| {
+            cycles / machine.topology.ghz * COUNT as f64 / length as f64
+        })
+    };
+    let other = if tasks == 1 {
+        "cpu0_free_cycles"
+    } else {
+        "cpu1_cycles"
+    };
+    Ok(vec![
+        ns("cpu0_cycles", COUNT),
+        ns(other, COUNT / tasks as u64),
+    ])
+}
+
+/// A steady program by its workload's name.
+fn program<S: Stage>(workload: &str, stage: &S) {
+    match workload {
+        "larson" => larson::serve(stage, larson::LARGEST as u32),
+        _ => random_mix::mix(stage, random_mix::LARGEST),
+    }
+}
+
+/// One policy on so many CPUs: what is compared, and the rows so far.
+struct Bench<'a> {
+    machine: &'a Machine,
+    policy: &'static str,
+    named: &'a NamedPolicy,
+    ground: &'a Ground,
+    cpus: &'a [usize],
+    span: Duration,
+    rows: &'a mut Vec<Row>,
+}
+
+/// A line's way between the CPUs of a comparison, before and after it.
+#[derive(Clone, Copy, Default)]
+struct Way(Option<[f64; 2]>);
+
+impl Way {
+    fn is_still(self) -> bool {
+        let changed = |[before, after]: [f64; 2]| (after / before).ln().abs() > STILL;
+        !self.0.is_some_and(changed)
+    }
+
+    /// The machine with lines that take this way.
+    fn on(self, machine: &Machine) -> Machine {
+        let mut machine = machine.clone();
+        if let Some([before, after]) = self.0 {
+            let line = (before * after).sqrt();
+            let latency = &mut machine.latency_ns;
+            latency.socket = line;
+            latency.cluster = latency.cluster.map(|_| line);
+        }
+        machine
+    }
+}
+
+impl Bench<'_> {
+    /// Runs `real` between two looks at the line's way, again while that way changes.
+    fn still<T>(&self, real: impl Fn() -> T) -> (T, Way) {
+        let mut tries = 0;
+        loop {
+            let look = || match self.cpus {
+                [a, b, ..] => Some(probe::transfer(*a, *b)),
+                _ => None,
+            };
+            let before = look();
+            let seen = real();
+            let way = Way(before.zip(look()).map(|(before, after)| [before, after]));
+            tries += 1;
+            if way.is_still() || tries == TRIES {
+                return (seen, way);
+            }
+        }
+    }
+
+    fn add(&mut self, workload: String, seen: Seen, way: Way, program_ns: f64, simulated_ns: f64) {
+        let ratio = simulated_ns / seen.ns;
+        self.rows.push(Row {
+            workload,
+            policy: self.policy,
+            cpus: self.cpus.len(),
+            measured_ns: seen.ns,
+            simulated_ns,
+            program_ns,
+            ratio,
+            within: (ratio - 1.0).abs() <= WITHIN,
+            undisturbed: seen.undisturbed,
+            line_ns: way.0,
+            still: way.is_still(),
+        });
+    }
+
+    fn steady(&mut self, workload: &str) -> Result<(), String> {
+        let (ground, cpus, span) = (self.ground, self.cpus, self.span);
+        let nothing = Nothing::new();
+        let bare = steadily(ground, &nothing, &cpus[..1], span / 4, |stage| {
+            program(workload, stage);
+        });
+        let real = || steadily(ground, ground, cpus, span, |stage| program(workload, stage));
+        let (seen, way) = self.still(real);
+        let machine = way.on(self.machine);
+        let got = simulate(&machine, workload, self.named, cpus.len(), bare.ns)?;
+        self.add(workload.into(), seen, way, bare.ns, got[0]);
+        Ok(())
+    }
+
+    fn one_alloc(&mut self) -> Result<(), String> {
+        let name = "one-alloc-n-free";
+        let real = || one_alloc(self.ground, self.ground, self.cpus, self.span);
+        let (seen, way) = self.still(real);
+        let machine = way.on(self.machine);
+        let got = simulate(&machine, name, self.named, self.cpus.len(), 0.0)?;
+        for (side, what) in ["alloc", "free"].into_iter().enumerate() {
+            self.add(format!("{name} ({what})"), seen[side], way, 0.0, got[side]);
+        }
+        Ok(())
+    }
+}
+
+/// Compares everything on `machine`; `span` is the wall time of one real run, `done` is called
+/// after each comparison.
+///
+/// # Errors
+/// One line, when the system grants no memory or a simulation fails.
+pub fn compare(machine: &Machine, span: Duration, done: impl Fn()) -> Result<Vec<Row>, String> {
+    let all = allowed();
+    let most = all.len().min(machine.cpus() as usize).min(CPUS_MOST);
+    let mut rows = Vec::new();
+    for policy in POLICIES {
+        let named = NamedPolicy::parse(policy)?;
+        let ground = Ground::new(&named.policy, machine.topology.memory_gib << 30)?;
+        for count in 1..=most {
+            let mut bench = Bench {
+                machine,
+                policy,
+                named: &named,
+                ground: &ground,
+                cpus: &all[..count],
+                span,
+                rows: &mut rows,
+            };
+            bench.one_alloc()?;
+            done();
+            for workload in ["larson", "random-mix"] {
+                bench.steady(workload)?;
+                done();
+            }
+        }
+    }
+    Ok(rows)
+}
