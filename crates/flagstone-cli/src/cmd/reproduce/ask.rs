@@ -132,7 +132,7 @@ impl Ask {
         let policy = NamedPolicy::parse(&self.policy)?;
         Ok(format!(
             "code {} {self:?} {:?} {:?}",
-            env!("FLAGSTONE_SIMULATED_CODE"),
+            env!("SIMULATED_CODE_DIGEST"),
             self.machine()?,
             policy.policy
         ))

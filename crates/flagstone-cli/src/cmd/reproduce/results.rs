@@ -65,7 +65,7 @@ pub(super) fn markdown(sheet: &Sheet, quick: bool, beside: &Path) -> String {
          and do not depend on the host; nothing here was measured.\n",
         if quick { " --quick" } else { "" },
         commit(beside),
-        env!("FLAGSTONE_SIMULATED_CODE"),
+        env!("SIMULATED_CODE_DIGEST"),
         host()
     );
     let _ = writeln!(text, "**{}.**\n", sheet.summary().line());
