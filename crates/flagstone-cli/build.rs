@@ -32,6 +32,44 @@ fn main() {
         "cargo::rustc-env=FLAGSTONE_LIBRARY_DIGEST={:016x}",
         digest(&bytes)
     );
+    println!(
+        "cargo::rustc-env=SIMULATED_CODE_DIGEST={:016x}",
+        simulated_code(crates)
+    );
+}
+
+/// Digest of everything a simulated figure depends on: the core, the simulator with its machines.
+fn simulated_code(crates: &Path) -> u64 {
+    let mut files = Vec::new();
+    for part in [
+        "flagstone-core/src",
+        "flagstone-sim/src",
+        "flagstone-sim/machines",
+        "flagstone-sim/data",
+    ] {
+        let path = crates.join(part);
+        println!("cargo::rerun-if-changed={}", path.display());
+        collect(&path, &mut files);
+    }
+    files.sort();
+    let mut bytes = Vec::new();
+    for file in files {
+        bytes.extend(fs::read(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display())));
+    }
+    digest(&bytes)
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
+    let entries = fs::read_dir(folder);
+    let entries = entries.unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    for entry in entries {
+        let path = entry.expect("a folder of this project is readable").path();
+        if path.is_dir() {
+            collect(&path, files);
+        } else {
+            files.push(path);
+        }
+    }
 }
 
 fn variable(name: &str) -> String {

@@ -2,9 +2,12 @@
 //! memory of a container, a real CPU.
 
 use crate::SCRATCH;
-use flagstone_tests::{LIMIT, compile, compile_with, need, preloaded, skip, succeed};
+use flagstone_tests::{
+    LIMIT, compile, compile_with, is_flagstone, need, other_library, preloaded, skip, succeed,
+};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 fn threads() -> PathBuf {
     compile_with(SCRATCH, "preload/threads.cpp", &["-pthread", "-O2"])
@@ -97,14 +100,31 @@ fn a_program_that_frees_what_it_uses_lives_in_a_64_mib_container() {
     let program = compile(SCRATCH, "preload/limits.c");
     // 40 MiB live at a time, three times over, in three shapes.
     for arguments in ["1000 40000", "100000 400", "3000000 13"] {
-        let mut command = preloaded("sh");
-        let join = format!(
-            "echo $$ > {}/cgroup.procs && exec {} {arguments}",
-            group.0.display(),
-            program.display()
-        );
-        let finished = succeed(command.arg("-c").arg(join), LIMIT);
+        let finished = succeed(&mut group.inside(&program, arguments), LIMIT);
         assert_eq!(finished.stdout, "refused or full: full\n", "{arguments}");
+    }
+}
+
+/// What the allocator keeps for itself is bounded by the container, not by the machine: under an
+/// eighth of it after peaks of two thirds of it.
+#[test]
+fn an_idle_program_in_a_64_mib_container_keeps_a_few_mib() {
+    if !is_flagstone() {
+        return other_library();
+    }
+    let Some(group) = Container::of_64_mib() else {
+        skip("no control group with a memory limit can be made here; it takes root");
+        return;
+    };
+    let program = compile(SCRATCH, "preload/kept.c");
+    for threads in [1, 4] {
+        let arguments = format!("{threads} 40000000 1500");
+        let finished = succeed(&mut group.inside(&program, &arguments), LIMIT);
+        let kept: i64 = finished.stdout.trim().parse().expect("KiB");
+        assert!(
+            kept <= 8 << 10,
+            "{threads} threads left {kept} KiB resident"
+        );
     }
 }
 
@@ -114,7 +134,9 @@ impl Container {
     /// In the unified hierarchy, or in the memory controller of the old one.
     fn of_64_mib() -> Option<Container> {
         const LIMIT: &str = "67108864";
-        let name = format!("flagstone-test-{}", std::process::id());
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let name = format!("flagstone-test-{}-{number}", std::process::id());
         let places = [
             ("/sys/fs/cgroup", "memory.max"),
             ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
@@ -134,6 +156,20 @@ impl Container {
             return Some(group);
         }
         None
+    }
+}
+
+impl Container {
+    /// A program in here, on the library.
+    fn inside(&self, program: &Path, arguments: &str) -> Command {
+        let mut command = preloaded("sh");
+        let join = format!(
+            "echo $$ > {}/cgroup.procs && exec {} {arguments}",
+            self.0.display(),
+            program.display()
+        );
+        command.arg("-c").arg(join);
+        command
     }
 }
 

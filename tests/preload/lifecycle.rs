@@ -25,6 +25,34 @@ fn a_signal_handler_that_allocates_does_not_disturb_the_code_it_interrupts() {
     assert_eq!(finished.stdout, "done\n");
 }
 
+/// Also without restartable sequences and in little address space: each has its own slow paths.
+fn says_ok_everywhere(source: &str) {
+    let program = compile(SCRATCH, source);
+    for tunables in ["", "glibc.pthread.rseq=0"] {
+        for limit in ["", "ulimit -v 1000000;"] {
+            let mut command = preloaded("sh");
+            let script = format!("{limit} exec {}", program.display());
+            command
+                .arg("-c")
+                .arg(script)
+                .env("GLIBC_TUNABLES", tunables);
+            let finished = succeed(&mut command, LIMIT);
+            assert_eq!(finished.stdout, "ok\n", "{source} {tunables} {limit}");
+            assert_eq!(finished.stderr, "", "{source} {tunables} {limit}");
+        }
+    }
+}
+
+#[test]
+fn signal_handlers_that_allocate_do_not_disturb_threads() {
+    says_ok_everywhere("preload/signals.c");
+}
+
+#[test]
+fn threads_may_hand_blocks_on_while_another_trims() {
+    says_ok_everywhere("preload/trim.c");
+}
+
 #[test]
 fn a_threaded_cpp_program_with_sized_deletes_runs() {
     let program = compile_with(

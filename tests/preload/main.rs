@@ -7,6 +7,7 @@ mod launcher;
 mod lifecycle;
 mod python;
 mod services;
+mod settings;
 
 /// Where compiled programs go.
 const SCRATCH: &str = env!("CARGO_TARGET_TMPDIR");

@@ -22,6 +22,7 @@ enum Command {
     Bench(cmd::bench::Args),
     Run(cmd::run::Args),
     Sim(cmd::sim::Args),
+    Reproduce(cmd::reproduce::Args),
 }
 
 fn main() -> ExitCode {
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => cmd::bench::run(&args),
         Command::Run(args) => cmd::run::run(&args),
         Command::Sim(args) => cmd::sim::run(&args),
+        Command::Reproduce(args) => cmd::reproduce::run(&args),
     };
     exit::report(outcome)
 }

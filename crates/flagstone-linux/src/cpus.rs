@@ -3,13 +3,13 @@
 //! Two counts that must not be mixed up:
 //! - [`slot_count`]: a bound on every index the kernel can give a thread. Safety rests on it, so it
 //!   comes from the kernel's own CPU mask and not from a file a container may fake.
-//! - [`effective_cpus`]: what affinity and a CPU quota leave. How much may be cached rests on it.
+//! - [`means`]: what affinity and a CPU quota leave. How much may be cached rests on it.
 
 use crate::limits::{self, Controller, Version};
 use crate::text::{self, Path};
 use crate::{rseq, sys};
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
-use flagstone_core::base::{CpuId, NodeId};
+use flagstone_core::base::{CpuId, Means, NodeId};
 
 /// CPUs in one word of the kernel's mask.
 const MASK_WORD: u32 = 64;
@@ -67,12 +67,21 @@ fn highest(list: &[u8]) -> Option<u32> {
     u32::try_from(last).ok().filter(|&last| last < 1 << 16)
 }
 
-/// CPUs this process can really keep busy: the least of its affinity and the CPU quota of its
-/// control groups, rounded up; at least one. Some tens of microseconds: not for start-up.
+/// What this process may use: its memory limit, the CPUs it may run on, and those of them that it
+/// can keep busy. Some tens of microseconds: not for start-up.
 #[must_use]
-pub fn effective_cpus() -> u32 {
+pub fn means() -> Means {
     let (_, allowed) = affinity();
-    let mut cpus = allowed.max(1);
+    Means {
+        memory_bytes: limits::memory_limit(),
+        cpus: within_quota(allowed.max(1)),
+        cpus_in_reach: allowed.max(1),
+    }
+}
+
+/// The least of `cpus` and the CPU quotas of the process's control groups, rounded up.
+fn within_quota(cpus: u32) -> u32 {
+    let mut cpus = cpus;
     limits::each_group(Controller::Cpu, |version, directory| {
         if let Some(quota) = quota_in(version, directory) {
             cpus = cpus.min(quota);
@@ -107,19 +116,45 @@ static NODE_COUNT: AtomicU8 = AtomicU8::new(0);
 /// The node last seen for a slot, plus one; zero is unknown.
 static NODE_OF: [AtomicU8; 1024] = [const { AtomicU8::new(0) }; 1024];
 
-/// Memory nodes online, counted from zero to the highest; at least one, at most 64.
+/// Memory nodes of this process, counted from zero to the highest; at least one, at most 64.
 pub fn node_count() -> u8 {
     let known = NODE_COUNT.load(Ordering::Relaxed);
     if known != 0 {
         return known;
     }
-    let mut buffer = [0; 256];
-    let count = Path::of(&[b"/sys/devices/system/node/online"])
-        .read(&mut buffer)
-        .and_then(highest)
-        .map_or(1, |last| last.min(63) as u8 + 1);
+    let last = highest_node_allowed().or_else(highest_node_online);
+    let count = last.map_or(1, |last| last.min(63) as u8 + 1);
     NODE_COUNT.store(count, Ordering::Relaxed);
     count
+}
+
+/// The highest node this process may have memory from: one call, where a container's filter lets
+/// it through.
+fn highest_node_allowed() -> Option<u32> {
+    const MEMS_ALLOWED: usize = 1 << 2;
+    let mut mask = [0u64; MASK_BYTES / 8];
+    // SAFETY: the kernel writes at most the bits named; the policy itself is not asked for.
+    let result = unsafe {
+        sys::call(
+            libc::SYS_get_mempolicy,
+            [
+                0,
+                mask.as_mut_ptr() as usize,
+                MASK_BYTES * 8,
+                0,
+                MEMS_ALLOWED,
+                0,
+            ],
+        )
+    };
+    let word = mask.iter().rposition(|&word| word != 0)?;
+    (result == 0).then(|| word as u32 * MASK_WORD + mask[word].ilog2())
+}
+
+fn highest_node_online() -> Option<u32> {
+    let mut buffer = [0; 256];
+    let online = Path::of(&[b"/sys/devices/system/node/online"]).read(&mut buffer)?;
+    highest(online)
 }
 
 /// The memory node near a slot.
@@ -252,8 +287,10 @@ mod tests {
     }
 
     #[test]
-    fn effective_cpus_are_at_least_one_and_at_most_the_slots() {
-        assert!((1..=slot_count()).contains(&effective_cpus()));
+    fn the_cpus_kept_busy_are_at_least_one_and_at_most_those_in_reach() {
+        let means = means();
+        assert!((1..=means.cpus_in_reach).contains(&means.cpus));
+        assert!(means.cpus_in_reach <= slot_count());
     }
 
     #[test]
@@ -262,6 +299,13 @@ mod tests {
         assert_eq!(cache_size(b"16M"), Some(16 << 20));
         assert_eq!(cache_size(b"512"), Some(512));
         assert_eq!(cache_size(b"K"), None);
+    }
+
+    #[test]
+    fn the_kernel_and_sysfs_agree_on_nodes_where_both_can_be_asked() {
+        if let (Some(allowed), Some(online)) = (highest_node_allowed(), highest_node_online()) {
+            assert!(allowed <= online);
+        }
     }
 
     #[test]

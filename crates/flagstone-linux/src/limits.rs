@@ -118,7 +118,7 @@ fn walk_up(mount: &[u8], group: &[u8], each: &mut impl FnMut(&[u8])) {
 ///
 /// Costs some tens of microseconds: ask once, and not at start-up.
 pub fn memory_limit() -> usize {
-    let mut limit = physical_memory();
+    let mut limit = total_ram();
     each_group(Controller::Memory, |version, directory| {
         let file: &[u8] = match version {
             Version::One => b"/memory.limit_in_bytes",
@@ -131,8 +131,12 @@ pub fn memory_limit() -> usize {
     usize::try_from(limit).unwrap_or(usize::MAX)
 }
 
-/// Physical memory in bytes.
-fn physical_memory() -> u64 {
+/// Physical memory in bytes; the largest number where it is unknown.
+pub fn physical_memory() -> usize {
+    usize::try_from(total_ram()).unwrap_or(usize::MAX)
+}
+
+fn total_ram() -> u64 {
     // SAFETY: plain integers; all zeroes is a value.
     let mut info: libc::sysinfo = unsafe { core::mem::zeroed() };
     // SAFETY: the kernel fills one structure.
@@ -229,7 +233,7 @@ mod tests {
     fn the_memory_limit_is_at_most_physical_memory_and_not_zero() {
         let limit = memory_limit();
         assert!(limit > 0);
-        assert!(limit as u64 <= physical_memory());
+        assert!(limit <= physical_memory());
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::{clock, cpus, entropy, limits, memory, report, slots, thread};
 use core::ops::Range;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, Ordering};
-use flagstone_core::base::{CpuId, NodeId, PageSize};
+use flagstone_core::base::{CpuId, Means, NodeId, PageSize};
 use flagstone_core::platform::{CpuArea, Fault, OutOfMemory, Platform, SheafWord, Slot};
 
 /// Linux as a platform of the core.
@@ -64,6 +64,16 @@ unsafe impl Platform for Linux {
 
     fn memory_limit() -> usize {
         limits::memory_limit()
+    }
+
+    const ASKS_LATE: bool = true;
+
+    fn memory_at_start() -> usize {
+        limits::physical_memory()
+    }
+
+    fn means() -> Means {
+        cpus::means()
     }
 
     fn cpu_count() -> u32 {

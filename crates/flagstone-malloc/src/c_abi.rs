@@ -110,10 +110,10 @@ pub unsafe extern "C" fn free_sized(address: *mut c_void, size: usize) {
 /// 1. As for [`free`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free_aligned_sized(address: *mut c_void, align: usize, size: usize) {
-    // An aligned block is as large as the alignment rounds its size up.
-    let size = size.checked_next_multiple_of(align.max(1)).unwrap_or(size);
+    // An aligned block holds its size, and may be as large as the alignment rounds that up.
+    let most = size.max(1).checked_next_multiple_of(align.max(1));
     // SAFETY: obligation 1.
-    unsafe { free_sized(address, size) };
+    unsafe { HEAP.free_within(address.cast(), size, most.unwrap_or(size)) };
 }
 
 /// C23 7.24.3.2.

@@ -138,17 +138,15 @@ pub extern "C" fn malloc_stats() {
     }
 }
 
-/// Writes the heap's numbers as XML to `stream`; 0, or -1 with `EINVAL` for options that are not
-/// zero.
+/// Writes the heap's numbers as XML to `stream`; 0, `EINVAL` for options that are not zero (as the
+/// value: glibc leaves `errno` alone here), or -1 if the stream refuses.
 ///
 /// # Safety
 /// 1. `stream` is an open stream.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc_info(options: c_int, stream: *mut libc::FILE) -> c_int {
     if options != 0 {
-        // SAFETY: the C library's errno of this thread.
-        unsafe { *libc::__errno_location() = libc::EINVAL };
-        return -1;
+        return libc::EINVAL;
     }
     let account = Account::now();
     let mut line = Line::new();

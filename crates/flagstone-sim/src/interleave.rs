@@ -230,7 +230,9 @@ impl World<'_> {
             1 => {
                 slabs.pages().trim((chance.below(4) as usize) << 20);
             }
-            _ => slabs.pages().tick(),
+            _ => {
+                slabs.pages().tick();
+            }
         });
     }
 

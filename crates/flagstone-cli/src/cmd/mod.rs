@@ -3,5 +3,6 @@
 pub mod bench;
 pub mod host;
 pub mod plan;
+pub mod reproduce;
 pub mod run;
 pub mod sim;

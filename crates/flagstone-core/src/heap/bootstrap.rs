@@ -145,7 +145,7 @@ impl<P: Platform> Heap<P> {
         let ready = self.ready.get().cast::<Ready<P>>();
         let pages = PageConfig {
             span_bytes: config.span_bytes,
-            ..PageConfig::default()
+            ..PageConfig::of(&config.policy)
         };
         // SAFETY: the heap does not move once used, and we are its only builder.
         unsafe {
@@ -210,7 +210,7 @@ impl Name {
     fn of_class(&mut self, size: usize) -> &str {
         const PREFIX: &[u8] = b"malloc-";
         self.bytes[..PREFIX.len()].copy_from_slice(PREFIX);
-        let (mut number, kibi) = if size >= 1024 && size % 1024 == 0 {
+        let (mut number, kibi) = if size >= 1024 && size.is_multiple_of(1024) {
             (size / 1024, true)
         } else {
             (size, false)

@@ -36,8 +36,8 @@ impl ClassTable {
 
     #[inline(always)]
     const fn index(size: usize) -> usize {
-        // Not div_ceil: requests are far below the largest number, and this is one instruction.
-        (size + STEP - 1) / STEP
+        // Requests are far below the largest number, so rounding up cannot overflow.
+        (size + (STEP - 1)) >> STEP.trailing_zeros()
     }
 
     /// The cache for a request of `size` bytes.

@@ -138,7 +138,7 @@ impl<P: Platform> Heap<P> {
             // aligned.
             let mut wanted = size.max(1).checked_next_multiple_of(align)?;
             while let Some(cache) = ready.cache_for(&self.gate, wanted) {
-                if cache.geometry().size() % align == 0 {
+                if cache.geometry().size().is_multiple_of(align) {
                     cache.sample(size);
                     ready.upkeep();
                     return ready.slabs.alloc(cache);
@@ -171,7 +171,7 @@ impl<P: Platform> Heap<P> {
                 ready.upkeep();
                 self.gate
                     .raise(ready.slabs.pages().map_limit().load(Relaxed));
-                if address as usize % MIN_ALIGN != 0 {
+                if !(address as usize).is_multiple_of(MIN_ALIGN) {
                     P::fatal(Fault::MisalignedFree, address);
                 }
                 // SAFETY: the caller gives the object up.
@@ -201,9 +201,19 @@ impl<P: Platform> Heap<P> {
     #[inline]
     pub unsafe fn free_sized(&self, address: *mut u8, size: usize) {
         // SAFETY: obligation 1.
+        unsafe { self.free_within(address, size, size) };
+    }
+
+    /// [`Heap::free_sized`] where the size is known to be from `least` to `most` bytes.
+    ///
+    /// # Safety
+    /// 1. As for [`Heap::free`].
+    #[inline]
+    pub unsafe fn free_within(&self, address: *mut u8, least: usize, most: usize) {
+        // SAFETY: obligation 1.
         let usable = unsafe { self.usable_size(address) };
         // A block that shrank in place may be up to twice as large as asked for.
-        let fits = size <= usable && (usable <= MIN_ALIGN || size >= usable / 2);
+        let fits = least <= usable && (usable <= MIN_ALIGN || most >= usable / 2);
         if !address.is_null() && !fits {
             P::fatal(Fault::WrongSize, address);
         }

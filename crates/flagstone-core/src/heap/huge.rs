@@ -55,7 +55,6 @@ impl HugeTable {
     }
 
     /// All huge blocks, in no order.
-    #[must_use]
     pub fn blocks(&self) -> impl Iterator<Item = &HugeBlock> {
         self.slice().iter().filter(|block| block.address != 0)
     }

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   every so often  is the heap down to half of its last peak?  →  shrink caches
-//!   every so often  has a second passed?                         →  pagesets decay
+//!   every so often  has a second passed?                         →  pagesets decay, limits are
+//!                                                                   looked at again
 //! ```
 
 use super::bootstrap::Ready;
@@ -21,6 +22,11 @@ const LOOK_EVERY: usize = 64;
 /// Blocks of this many bytes are announced to an observer. Why 256 KiB: larger ones are few, and
 /// smaller ones change a resident size of some megabytes by less than a sixteenth.
 pub const OBSERVED_BYTES: usize = 256 << 10;
+
+/// A heap that never had more than this in use is not worth asking what the process may use: it
+/// cannot hold more in caches, and the answer takes some twenty system calls. After a second it
+/// is asked anyway.
+const LOOK_BYTES_MIN: usize = 4 << 20;
 
 /// A fall of the heap below which its caches are let be: what they hold is small then.
 const FALL_BYTES_MIN: usize = 8 << 20;
@@ -97,7 +103,7 @@ impl<P: Platform> Ready<P> {
     pub(super) fn upkeep(&self) {
         let calls = self.upkeep_due.load(Relaxed).wrapping_add(1);
         self.upkeep_due.store(calls, Relaxed);
-        if calls % LOOK_EVERY == 0 {
+        if calls.is_multiple_of(LOOK_EVERY) {
             self.upkeep_now();
         }
     }
@@ -105,7 +111,11 @@ impl<P: Platform> Ready<P> {
     #[cold]
     #[inline(never)]
     fn upkeep_now(&self) {
-        self.slabs.pages().tick();
+        let used = self.slabs.pages().in_use().bytes(P::page_size());
+        let second = self.slabs.pages().tick();
+        if second || (self.slabs.bounds.unknown() && used >= LOOK_BYTES_MIN) {
+            self.slabs.look_at_means();
+        }
         self.slabs.sweep_if_due();
         if self.watched.load(Relaxed) {
             P::observe();
@@ -203,3 +213,7 @@ impl<P: Platform> Heap<P> {
 }
 
 const _: () = assert!(MAX_CACHES <= 256, "cache ids fit the page map's bytes");
+
+#[cfg(all(test, not(loom)))]
+#[path = "upkeep_tests.rs"]
+mod tests;

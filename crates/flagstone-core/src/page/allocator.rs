@@ -11,6 +11,7 @@
 //! Locking: see the zone and the pageset; nothing here holds a lock itself.
 
 use super::build::Shares;
+use super::config::PageConfig;
 use super::descriptor::{Descriptor, PageKind, flag};
 use super::memmap::Memmap;
 use super::zone::{Block, Zone};
@@ -33,6 +34,7 @@ pub struct PageAllocator<P: Platform> {
     own_bytes: AtomicUsize,
     holes: AtomicU64,
     ticked: AtomicU64,
+    config: PageConfig,
 }
 
 // SAFETY: zones are shared by design (locks and atomics), the memmap likewise.
@@ -48,6 +50,7 @@ impl<P: Platform> PageAllocator<P> {
         shares: Shares,
         cached_order: Order,
         control_bytes: usize,
+        config: &PageConfig,
     ) -> Self {
         Self {
             map,
@@ -59,6 +62,7 @@ impl<P: Platform> PageAllocator<P> {
             own_bytes: AtomicUsize::new(0),
             holes: AtomicU64::new(0),
             ticked: AtomicU64::new(0),
+            config: *config,
         }
     }
 
@@ -341,6 +345,11 @@ impl<P: Platform> PageAllocator<P> {
 
     pub(super) fn hole_bytes_total(&self) -> u64 {
         self.holes.load(Relaxed)
+    }
+
+    /// What it was built with.
+    pub(super) fn config(&self) -> &PageConfig {
+        &self.config
     }
 
     pub(super) fn ticked(&self) -> &AtomicU64 {

@@ -10,9 +10,10 @@ use super::config::PageConfig;
 use super::memmap::{Layout, Memmap};
 use super::pageset::Pageset;
 use super::zone::{Zone, ZonePlan};
+use super::zone_size::Managed;
 use crate::base::{CpuId, NodeId, Order, PageSize, Pfn};
 use crate::platform::{OutOfMemory, Platform};
-use crate::policy::{PcpZone, WatermarkInput, Watermarks, min_free_kib};
+use crate::policy::{PcpMarks, PcpZone, Policy, WatermarkInput, Watermarks, min_free_kib};
 use core::ptr::NonNull;
 
 /// How the span is shared out among nodes.
@@ -131,7 +132,14 @@ impl<P: Platform> PageAllocator<P> {
         } else {
             Order::ZERO
         };
-        Some(Self::from_parts(map, zones, shares, cached, layout.control))
+        Some(Self::from_parts(
+            map,
+            zones,
+            shares,
+            cached,
+            layout.control,
+            config,
+        ))
     }
 }
 
@@ -143,17 +151,32 @@ fn plan_of<P: Platform>(
     pagesets: NonNull<Pageset>,
     config: &PageConfig,
 ) -> ZonePlan {
-    let shift = P::page_size().shift();
-    let limit = config.managed_bytes.unwrap_or_else(P::memory_limit) >> shift;
-    let managed_all = pages.min(limit);
-    let managed = managed_all / shares.zones as usize;
+    let limit = config.managed_bytes.unwrap_or_else(P::memory_at_start);
     let start = Pfn(index * shares.pages_each);
-    let lowmem_kib = ((managed_all as u64) << shift) / 1024;
     ZonePlan {
         node: NodeId(index as u8),
         start,
         end: Pfn(start.0 + shares.pages_each),
-        managed,
+        size: size_of_zone(pages, shares.zones, limit, P::page_size(), config),
+        pagesets,
+    }
+}
+
+/// What each of `zones` zones may use of a span of `pages` where memory is limited to `limit`
+/// bytes.
+pub(super) fn size_of_zone(
+    pages: usize,
+    zones: u32,
+    limit: usize,
+    page_size: PageSize,
+    config: &PageConfig,
+) -> Managed {
+    let shift = page_size.shift();
+    let managed_all = pages.min(limit >> shift);
+    let managed = managed_all / zones as usize;
+    let lowmem_kib = ((managed_all as u64) << shift) / 1024;
+    Managed {
+        pages: managed,
         marks: Watermarks::of(&WatermarkInput {
             managed: managed as u64,
             lowmem: managed_all as u64,
@@ -162,28 +185,34 @@ fn plan_of<P: Platform>(
                 .min_free_kib
                 .unwrap_or_else(|| min_free_kib(lowmem_kib).min(lowmem_kib / 20)),
             scale_factor: config.watermark_scale,
-            page_size: P::page_size(),
+            page_size,
             movable_only: false,
         }),
-        pagesets,
     }
 }
 
-fn write_pagesets<P: Platform>(plan: &ZonePlan, config: &PageConfig) {
+/// The marks of every pageset of a zone of this size.
+pub(super) fn marks_of<P: Platform>(node: NodeId, size: &Managed, policy: &Policy) -> PcpMarks {
     let cpus = P::cpu_count();
     let near = (0..cpus)
-        .filter(|&cpu| P::node_of(CpuId(cpu)) == plan.node)
+        .filter(|&cpu| P::node_of(CpuId(cpu)) == node)
         .count() as u32;
-    let marks = config.policy.pcp_marks(&PcpZone {
-        managed: plan.managed as u64,
-        low: plan.marks.low,
+    policy.pcp_marks(&PcpZone {
+        managed: size.pages as u64,
+        low: size.marks.low,
         cpus: if near == 0 { cpus } else { near },
         high_fraction: 0,
         page_size: P::page_size(),
-    });
+    })
+}
+
+fn write_pagesets<P: Platform>(plan: &ZonePlan, config: &PageConfig) {
+    let marks = marks_of::<P>(plan.node, &plan.size, &config.policy);
     let mut state = config.policy.pcp_state(marks);
-    state.set_cache_slice(P::cache_slice_bytes() as u64, P::page_size().shift());
-    for cpu in 0..cpus as usize {
+    if !P::ASKS_LATE {
+        state.set_cache_slice(P::cache_slice_bytes() as u64, P::page_size().shift());
+    }
+    for cpu in 0..P::cpu_count() as usize {
         // SAFETY: the plan's pagesets are one for each CPU, in committed memory of ours.
         unsafe { plan.pagesets.add(cpu).write(Pageset::new(state)) };
     }

@@ -77,8 +77,8 @@ pub struct PageConfig {
     pub retention: Retention,
     /// The pagesets' rule and marks.
     pub policy: Policy,
-    /// Bytes the zones count as theirs, for watermarks and pageset marks; `None` asks
-    /// [`crate::platform::Platform::memory_limit`].
+    /// Bytes the zones count as theirs, for watermarks and pageset marks; `None` asks the
+    /// platform, again and again.
     pub managed_bytes: Option<usize>,
     /// `min_free_kbytes` of the watermarks in KiB; `None` is the kernel's rule (spec section 7).
     pub min_free_kib: Option<u64>,

@@ -1,7 +1,7 @@
 //! How much free memory a zone keeps resident, and how that bound learns.
 //!
 //! ```text
-//!   bound = max(min, in use × share / 1024, raised)
+//!   bound = min(most, max(min, in use × share / 1024, raised))
 //!   raised: doubled when a quarter of what was given back within a second was wanted again;
 //!           falls by an eighth each second; at most max and the peak in use
 //! ```
@@ -24,6 +24,7 @@ pub(super) struct Keep {
     min: usize,
     share: usize,
     max: usize,
+    most: usize,
     raised: usize,
     peak: usize,
     released: usize,
@@ -38,6 +39,7 @@ impl Keep {
             min: rule.min_bytes >> page_size.shift(),
             share: rule.share,
             max: rule.max_bytes >> page_size.shift(),
+            most: usize::MAX,
             raised: 0,
             peak: 0,
             released: 0,
@@ -49,7 +51,13 @@ impl Keep {
     /// Free pages that may stay resident while `in_use` pages are in use.
     #[inline]
     pub(super) fn bound(&self, in_use: usize) -> usize {
-        self.min.max(in_use * self.share / 1024).max(self.raised)
+        let wanted = self.min.max(in_use * self.share / 1024).max(self.raised);
+        wanted.min(self.most)
+    }
+
+    /// From now on no more than `most` pages stay, whatever the rule says.
+    pub(super) fn set_most(&mut self, most: usize) {
+        self.most = most;
     }
 
     /// Notes how many pages are in use.

@@ -25,7 +25,7 @@ use super::memmap::Memmap;
 use super::zone::{Block, Zone, ZoneCore, set_tails};
 use crate::base::{CpuId, Order, PageCount, Pfn};
 use crate::platform::{Access, Guard, Line, Lock, LockKind, Platform, RawLock, Work};
-use crate::policy::PcpState;
+use crate::policy::{PcpMarks, PcpState};
 use crate::sync::AtomicU64;
 use crate::sync::Ordering::Relaxed;
 
@@ -106,10 +106,10 @@ pub(crate) struct Pageset {
     bypassed: AtomicU64,
 }
 
-const _: () = assert!(
-    size_of::<Pageset>() <= 256,
-    "a pageset is at most four lines"
-);
+/// Bytes of one pageset, whatever its rule: all rules share one layout.
+pub const PAGESET_BYTES: usize = size_of::<Pageset>();
+
+const _: () = assert!(PAGESET_BYTES <= 256, "a pageset is at most four lines");
 const _: () = assert!(
     size_of::<Lock<Lists>>() + (13 - LISTS) * size_of::<PageList>() + 8 <= 256,
     "thirteen lists, as the kernel keeps, would still fit four lines"
@@ -353,6 +353,22 @@ impl<P: Platform> Zone<P> {
         let after = self.drain(&mut set, map, pages, 0);
         drop(set);
         self.finish(map, after);
+    }
+
+    /// Gives one CPU's pageset other marks, and puts back what is above them; `false`, and
+    /// nothing changed, on top of the lock's holder.
+    pub(super) fn set_marks(&self, map: &Memmap, cpu: CpuId, marks: PcpMarks) -> bool {
+        let Some(mut set) = self.pageset(cpu).enter_waiting::<P>() else {
+            return false;
+        };
+        set.state.set_marks(marks);
+        let slice = P::cache_slice_bytes() as u64;
+        set.state.set_cache_slice(slice, P::page_size().shift());
+        let excess = set.count.saturating_sub(marks.high_max);
+        let after = self.drain(&mut set, map, excess, 0);
+        drop(set);
+        self.finish(map, after);
+        true
     }
 
     /// One CPU's pageset as it is; `None` on top of the lock's holder.

@@ -156,8 +156,8 @@ impl<P: Platform> Zone<P> {
             bare_pages: core.areas.bare_pages(),
             bare_blocks: core.areas.bare_blocks(),
             keep_pages: core.keep.bound(in_use),
-            managed_pages: self.managed,
-            marks: self.marks,
+            managed_pages: self.size().pages(),
+            marks: self.size().marks(),
             below_high: self.flags().has(ZoneFlags::BELOW_HIGH),
             counters: core.counters,
             ..ZoneSnapshot::default()

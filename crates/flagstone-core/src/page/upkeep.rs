@@ -48,21 +48,19 @@ impl<P: Platform> PageAllocator<P> {
     }
 
     /// Lets time pass: at most once in [`TICK_NS`] pagesets and bounds decay. Called by slow
-    /// paths; there is no thread of ours.
+    /// paths; there is no thread of ours. Answers whether they did.
     #[inline]
-    pub fn tick(&self) {
+    pub fn tick(&self) -> bool {
         let now = P::now();
         let last = self.ticked().load(Relaxed);
-        if now.wrapping_sub(last) >= TICK_NS {
-            self.decay(last, now);
-        }
+        now.wrapping_sub(last) >= TICK_NS && self.decay(last, now)
     }
 
     #[cold]
-    fn decay(&self, last: u64, now: u64) {
+    fn decay(&self, last: u64, now: u64) -> bool {
         let taken = self.ticked().compare_exchange(last, now, Relaxed, Relaxed);
         if taken.is_err() || last == 0 {
-            return;
+            return false;
         }
         for zone in self.zones() {
             for cpu in 0..P::cpu_count() {
@@ -70,6 +68,7 @@ impl<P: Platform> PageAllocator<P> {
             }
             zone.decay_bound(self.memmap());
         }
+        true
     }
 
     /// Pages outside the free areas, those in pagesets included, as last noted: without a lock.

@@ -24,9 +24,10 @@ use super::keep::Keep;
 use super::list::PageList;
 use super::memmap::Memmap;
 use super::pageset::Pageset;
+use super::zone_size::{Managed, ZoneSize};
 use crate::base::{CpuId, NodeId, Order, PageCount, Pfn};
 use crate::platform::{Access, Guard, Line, Lock, LockKind, Platform};
-use crate::policy::{Watermarks, ZoneFlags};
+use crate::policy::ZoneFlags;
 use crate::sync::Ordering::{Acquire, Relaxed};
 use crate::sync::{AtomicU8, AtomicU32, AtomicUsize};
 use core::marker::PhantomData;
@@ -81,8 +82,7 @@ pub(crate) struct Zone<P: Platform> {
     core: Lock<ZoneCore>,
     pub(super) shared: Shared,
     flags: AtomicU8,
-    pub(super) marks: Watermarks,
-    pub(super) managed: usize,
+    size: ZoneSize,
     pagesets: NonNull<Pageset>,
     pub(super) cpus: u32,
     start: Pfn,
@@ -97,9 +97,7 @@ pub(crate) struct ZonePlan {
     pub node: NodeId,
     pub start: Pfn,
     pub end: Pfn,
-    /// Pages the zone may use: its span, or its share of the memory limit.
-    pub managed: usize,
-    pub marks: Watermarks,
+    pub size: Managed,
     pub pagesets: NonNull<Pageset>,
 }
 
@@ -137,8 +135,7 @@ impl<P: Platform> Zone<P> {
                 in_use: AtomicUsize::new(0),
             },
             flags: AtomicU8::new(0),
-            marks: plan.marks,
-            managed: plan.managed,
+            size: ZoneSize::new(&plan.size),
             pagesets: plan.pagesets,
             cpus: P::cpu_count(),
             start: plan.start,
@@ -187,13 +184,18 @@ impl<P: Platform> Zone<P> {
     /// Pages that may still be used: managed pages that are not in use.
     #[inline]
     pub(super) fn free(&self) -> u64 {
-        self.managed.saturating_sub(self.in_use()) as u64
+        self.size.pages().saturating_sub(self.in_use()) as u64
+    }
+
+    /// How many pages the zone may use, and its watermarks.
+    pub(super) fn size(&self) -> &ZoneSize {
+        &self.size
     }
 
     /// Whether background reclaim would run: fewer pages are free than the low watermark.
     #[inline]
     pub(super) fn is_low(&self) -> bool {
-        self.free() <= self.marks.low
+        self.free() <= self.size.low()
     }
 
     /// Pages outside the free areas, as of the last lock section.
@@ -380,7 +382,7 @@ impl<P: Platform> Zone<P> {
         self.shared.in_use.store(in_use, Relaxed);
         core.keep.note_use(in_use);
         let free = self.free();
-        if free <= self.marks.high {
+        if free <= self.size.high() {
             self.fell_below(free);
         }
     }
@@ -388,7 +390,7 @@ impl<P: Platform> Zone<P> {
     #[cold]
     fn fell_below(&self, free: u64) {
         let mut flags = self.flags().with(ZoneFlags::BELOW_HIGH);
-        if free <= self.marks.low {
+        if free <= self.size.low() {
             flags = flags.with(ZoneFlags::RECLAIM_ACTIVE);
         }
         self.flags.store(flags.0, Relaxed);
@@ -400,7 +402,7 @@ impl<P: Platform> Zone<P> {
     pub(super) fn publish_free(&self, core: &mut ZoneCore) -> bool {
         let in_use = self.used(core);
         self.shared.in_use.store(in_use, Relaxed);
-        if self.flags.load(Relaxed) != 0 && self.free() > self.marks.high {
+        if self.flags.load(Relaxed) != 0 && self.free() > self.size.high() {
             self.flags.store(ZoneFlags::NONE.0, Relaxed);
         }
         !core.releasing && core.areas.resident() > core.keep.bound(in_use)

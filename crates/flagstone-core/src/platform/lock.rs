@@ -37,8 +37,6 @@ pub enum LockKind {
     Pageset,
     /// A zone's free areas: the kernel's `zone->lock`.
     Zone,
-    /// The SLAB peer's array caches.
-    ArrayCache,
 }
 
 /// The caller holds this lock already: it interrupted itself.

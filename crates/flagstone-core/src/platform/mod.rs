@@ -29,7 +29,7 @@ pub use percpu::{
     SheafWord, Slot,
 };
 
-use crate::base::{CpuId, NodeId, PageSize};
+use crate::base::{CpuId, Means, NodeId, PageSize};
 use core::ptr::NonNull;
 
 /// Memory could not be had: the system refused, or a limit is reached.
@@ -126,6 +126,25 @@ pub unsafe trait Platform: Sized + 'static {
 
     /// Bytes of memory this process may use in all (physical memory or a container's limit).
     fn memory_limit() -> usize;
+
+    /// Whether asking for limits and cache sizes takes system calls: then a heap is built with
+    /// [`Platform::memory_at_start`] and asks once it has grown.
+    const ASKS_LATE: bool = false;
+
+    /// An upper bound of [`Platform::memory_limit`] that costs next to nothing.
+    #[must_use]
+    fn memory_at_start() -> usize {
+        Self::memory_limit()
+    }
+
+    /// What this process may use now; it may change. Upkeep asks about once a second.
+    fn means() -> Means {
+        Means {
+            memory_bytes: Self::memory_limit(),
+            cpus: Self::cpu_count(),
+            cpus_in_reach: Self::cpu_count(),
+        }
+    }
 
     // ---- CPUs ---------------------------------------------------------------------------
 

@@ -189,8 +189,8 @@ impl CpuArea {
 /// The reference implementation of the slot steps: one lock per CPU.
 ///
 /// It serves model checkers, interpreters without assembly, kernels without restartable
-/// sequences, and is what the assembly is tested against. The locks live in the reserved part
-/// of the area's first page, so they are there as soon as the area is.
+/// sequences, and is what the assembly is tested against. The platform keeps the locks, so they
+/// are there as soon as it is.
 #[derive(Clone, Copy, Debug)]
 pub struct LockedSlots<'a> {
     locks: &'a [RawLock],

@@ -83,6 +83,7 @@ pub struct World {
     decommitted: AtomicUsize,
     decommit_calls: AtomicUsize,
     budget: AtomicUsize,
+    memory_limit: AtomicUsize,
     refuse_after: AtomicI64,
     clock: AtomicU64,
     warnings: Mutex<Vec<String>>,
@@ -109,6 +110,7 @@ impl World {
             decommitted: AtomicUsize::new(0),
             decommit_calls: AtomicUsize::new(0),
             budget: AtomicUsize::new(setup.memory_limit),
+            memory_limit: AtomicUsize::new(setup.memory_limit),
             refuse_after: AtomicI64::new(-1),
             clock: AtomicU64::new(1_000_000_000),
             warnings: Mutex::new(Vec::new()),
@@ -140,6 +142,11 @@ impl World {
     /// From now on at most `bytes` may be committed at once.
     pub fn set_budget(&self, bytes: usize) {
         self.budget.store(bytes, Relaxed);
+    }
+
+    /// Changes what `memory_limit` answers, as a container's owner may at any time.
+    pub fn set_memory_limit(&self, bytes: usize) {
+        self.memory_limit.store(bytes, Relaxed);
     }
 
     /// Lets `commits` calls succeed and refuses those after them; `None` refuses nothing.
@@ -335,7 +342,7 @@ unsafe impl Platform for Testing {
     }
 
     fn memory_limit() -> usize {
-        World::now_in(|world| world.setup.memory_limit)
+        World::now_in(|world| world.memory_limit.load(Relaxed))
     }
 
     fn cpu_count() -> u32 {

@@ -41,6 +41,7 @@ mod set;
 mod sheaf;
 pub mod slab2007;
 mod watermarks;
+mod within;
 
 pub use classes::{LargestClass, SizeClasses};
 pub use cpus::{CpuRule, Cpus};

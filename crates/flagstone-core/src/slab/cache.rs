@@ -77,8 +77,10 @@ pub(crate) struct SheafSizing {
     pub target: AtomicU32,
     /// Slots of a cache's first sheaves, and after a shrink.
     pub first: AtomicU32,
-    /// Most slots ever.
+    /// Most slots now.
     pub max: AtomicU32,
+    /// Most slots by the policy.
+    pub most: AtomicU32,
     /// Slow-path visits since `target` last grew.
     pub misses: AtomicU32,
     /// Bytes of full sheaves the barns of this cache may hold now; zero: only `barn_full` counts.
@@ -140,6 +142,7 @@ impl Cache {
         sizing.target.store(making.sheaf_first, Relaxed);
         sizing.first.store(making.sheaf_first, Relaxed);
         sizing.max.store(making.sheaf_max, Relaxed);
+        sizing.most.store(making.sheaf_max, Relaxed);
         sizing.barn_full.store(making.barn_full, Relaxed);
         sizing.barn_empty.store(making.barn_empty, Relaxed);
         sizing.barn_bytes.store(making.barn_bytes, Relaxed);

@@ -86,8 +86,8 @@ impl<P: Platform> Slabs<P> {
     /// Whether the barns of all caches together hold what they may.
     fn barns_are_full(&self) -> bool {
         let used = self.pages().in_use().bytes(P::page_size());
-        let most = (2 * self.policy().limits.barn_bytes_max).max(used / 16);
-        self.barn_bytes.load(Relaxed) > most
+        let most = (2 * self.bounds.barn_bytes.load(Relaxed)).max(used / 16);
+        self.barn_bytes.load(Relaxed) > most.min(self.bounds.barns_bytes.load(Relaxed))
     }
 
     /// Counts a full sheaf into or out of the barns.
@@ -175,7 +175,7 @@ impl<P: Platform> Slabs<P> {
         let flushes = node.flushes.load(Relaxed);
         if flushes.wrapping_sub(cache.sizing.flushes_seen.load(Relaxed)) >= 2 {
             cache.sizing.flushes_seen.store(flushes, Relaxed);
-            let max = self.policy().limits.barn_bytes_max;
+            let max = self.bounds.barn_bytes.load(Relaxed);
             cache
                 .sizing
                 .barn_bytes

@@ -21,6 +21,7 @@
 
 mod array_cache;
 mod barn;
+mod bounds;
 mod cache;
 mod chain;
 mod cpu_sheaf;
@@ -37,6 +38,7 @@ mod node;
 mod refill;
 mod sheaf;
 mod shrink;
+#[expect(clippy::module_inception, reason = "the slab of the slab layer")]
 mod slab;
 mod slabs;
 mod state;

@@ -10,6 +10,7 @@
 //! Built in place over memory of the page layer; never moves. Sheaves are themselves objects of
 //! internal caches that have no sheaves (as the kernel's bootstrap caches).
 
+use super::bounds::Bounds;
 use super::cache::{Cache, CacheMaking, CacheRequest, CacheState};
 use super::engine::EngineParts;
 use super::geometry::Geometry;
@@ -58,6 +59,8 @@ pub struct Slabs<P: Platform> {
     pub(crate) lost: AtomicU64,
     /// Bytes of objects in the full sheaves of all barns.
     pub(crate) barn_bytes: AtomicUsize,
+    /// What sheaves and barns may hold.
+    pub(crate) bounds: Bounds,
     /// What sweeps remember.
     pub(crate) sweeps: Sweeps,
 }
@@ -102,6 +105,7 @@ impl<P: Platform> Slabs<P> {
             (&raw mut (*this).registry).write(Lock::new(LockKind::Heap, 0));
             (&raw mut (*this).lost).write(AtomicU64::new(0));
             (&raw mut (*this).barn_bytes).write(AtomicUsize::new(0));
+            (&raw mut (*this).bounds).write(Bounds::of(&policy.limits));
             (&raw mut (*this).sweeps).write(Sweeps::default());
         }
         // SAFETY: every field is initialised now.
@@ -298,9 +302,14 @@ impl<P: Platform> Slabs<P> {
             .registry
             .lock::<P>()
             .map_err(|_| CacheError::Exhausted)?;
+        // Entries beyond the last were never touched; looking at one would fault its page in twice.
         let first = SHEAF_CACHES as u16 + 1;
-        let free = (first..MAX_CACHES as u16).find(|&id| self.live_cache(CacheId(id)).is_none());
-        let id = CacheId(free.ok_or(CacheError::Exhausted)?);
+        let free = (first..=*last).find(|&id| self.live_cache(CacheId(id)).is_none());
+        let id = free.unwrap_or(first.max(*last + 1));
+        if usize::from(id) >= MAX_CACHES {
+            return Err(CacheError::Exhausted);
+        }
+        let id = CacheId(id);
         *last = id.0.max(*last);
         self.make_cpu_table(id, &making.parts)?;
         self.install(id, request, CacheMaking { id, ..making });

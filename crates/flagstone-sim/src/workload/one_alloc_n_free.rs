@@ -15,6 +15,9 @@
 //! A mailbox is a list the producer pushes on and its consumer pops from, one atomic step each
 //! way, as the test links objects through themselves. `--size` sets the object size (128).
 //!
+//! A think time is a pause of the producer for each object; below zero, of the consumers. It
+//! moves the ratio of their speeds, which decides whether consumers keep up.
+//!
 //! Two forms the published test does not have, for comparing worlds: with one task the task takes
 //! and frees its own objects after it has made all of them; and the test can be repeated, in which
 //! case details are the last round's.
@@ -145,8 +148,13 @@ pub(super) fn make<'a>(env: &'a Env<'a>) -> Vec<(u32, Program<'a>)> {
 fn one_round(stage: &Virtually<'_>, shared: &Shared, last: bool) {
     let (vm, task) = (stage.vm, stage.task as usize);
     let tasks = stage.env.cpus.len();
+    let pause = stage.env.params.think_ns.unwrap_or(0.0) * NS as f64;
+    let (before_alloc, before_free) = (pause.max(0.0) as u64, (-pause).max(0.0) as u64);
     if task == 0 {
-        let post = |to: usize, object| shared.slots[to].post(vm, object);
+        let post = |to: usize, object| {
+            vm.spend(before_alloc);
+            shared.slots[to].post(vm, object);
+        };
         produce(stage, shared.cache, shared.slots.len(), post);
         if last {
             report(stage, "cpu0_cycles".into(), shared.began.get());
@@ -161,7 +169,12 @@ fn one_round(stage: &Virtually<'_>, shared: &Shared, last: bool) {
         shared.began.get()
     };
     let slot = &shared.slots[task.saturating_sub(1)];
-    consume(stage, shared.cache, COUNT / tasks as u64, || slot.fetch(vm));
+    let fetch = || {
+        let object = slot.fetch(vm);
+        vm.spend(before_free);
+        object
+    };
+    consume(stage, shared.cache, COUNT / tasks as u64, fetch);
     if last && task == 0 {
         report(stage, "cpu0_free_cycles".into(), from);
     } else if last {

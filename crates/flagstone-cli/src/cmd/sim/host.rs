@@ -148,7 +148,10 @@ fn print(machine: &Machine, rows: &[Row], load: [f64; 2]) {
             format!("{:.1}", row.program_ns),
             format!("{:.0}", row.undisturbed),
             row.line_ns.map_or(String::new(), |[before, after]| {
-                format!("{before:.0} .. {after:.0}{}", if row.still { "" } else { " !" })
+                format!(
+                    "{before:.0} .. {after:.0}{}",
+                    if row.still { "" } else { " !" }
+                )
             }),
         ]);
     }
@@ -159,6 +162,8 @@ fn print(machine: &Machine, rows: &[Row], load: [f64; 2]) {
     }
     println!("{table}");
     if rows.iter().any(|row| !row.still) {
-        println!("!  the way of a line between the CPUs changed during the run: the host moved them");
+        println!(
+            "!  the way of a line between the CPUs changed during the run: the host moved them"
+        );
     }
 }

@@ -5,10 +5,13 @@
 //! wants, and then throws `std::bad_alloc` through the C++ library of the program, found at run
 //! time: this library itself needs none.
 
+mod refused;
+
+use self::refused::{new_again, new_again_nothrow};
 use crate::aligned::allocate_aligned;
 use crate::c_abi::{allocate, release};
 use crate::init::HEAP;
-use core::ffi::{CStr, c_void};
+use core::ffi::c_void;
 use core::ptr::NonNull;
 use flagstone_core::heap::MIN_ALIGN;
 
@@ -16,67 +19,6 @@ use flagstone_core::heap::MIN_ALIGN;
 type Align = usize;
 /// `const std::nothrow_t &`.
 type NoThrow = *const c_void;
-
-/// Looks a function of the C++ library up.
-fn find(name: &CStr) -> Option<extern "C" fn() -> *mut c_void> {
-    // SAFETY: a zero-terminated name.
-    let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
-    if address.is_null() {
-        return None;
-    }
-    // SAFETY: every name asked for here is a function without parameters.
-    Some(unsafe { core::mem::transmute::<*mut c_void, extern "C" fn() -> *mut c_void>(address) })
-}
-
-/// Calls the program's new-handler; `false` if it has none.
-fn call_new_handler() -> bool {
-    let Some(get) = find(c"_ZSt15get_new_handlerv") else {
-        return false;
-    };
-    let handler = get();
-    if handler.is_null() {
-        return false;
-    }
-    // SAFETY: `std::new_handler` is `void (*)()`.
-    let handler = unsafe { core::mem::transmute::<*mut c_void, extern "C" fn()>(handler) };
-    handler();
-    true
-}
-
-/// `malloc` again after each call of the new-handler, until there is none.
-#[cold]
-#[inline(never)]
-fn retry(align: Align, size: usize) -> *mut c_void {
-    while call_new_handler() {
-        let block = aligned(align, size);
-        if !block.is_null() {
-            return block;
-        }
-    }
-    core::ptr::null_mut()
-}
-
-/// The same, and at last an exception. The frames here have unwind tables but nothing to clean
-/// up, so the exception passes.
-#[cold]
-#[inline(never)]
-extern "C" fn retry_or_throw(align: Align, size: usize) -> *mut c_void {
-    let block = retry(align, size);
-    if !block.is_null() {
-        return block;
-    }
-    let throw = find(c"_ZSt17__throw_bad_allocv")
-        .or_else(|| find(c"_ZNSt3__117__throw_bad_allocB8ne180100Ev"))
-        .or_else(|| find(c"_ZNSt3__117__throw_bad_allocEv"));
-    if let Some(throw) = throw {
-        throw();
-    }
-    flagstone_linux::write_line(&[
-        b"flagstone: out of memory in operator new, and no C++ library to throw with\n",
-    ]);
-    // SAFETY: no preconditions.
-    unsafe { libc::abort() }
-}
 
 /// `malloc`, or where alignment asks for it, its aligned kin.
 fn aligned(align: Align, size: usize) -> *mut c_void {
@@ -87,35 +29,11 @@ fn aligned(align: Align, size: usize) -> *mut c_void {
     }
 }
 
-/// The cold end of a throwing `new`.
-#[cold]
-#[inline(never)]
-extern "C" fn new_cold(align: Align, size: usize) -> *mut c_void {
-    let block = aligned(align, size);
-    if block.is_null() {
-        retry_or_throw(align, size)
-    } else {
-        block
-    }
-}
-
-/// The cold end of a `new` that answers null.
-#[cold]
-#[inline(never)]
-extern "C" fn new_nothrow_cold(align: Align, size: usize) -> *mut c_void {
-    let block = aligned(align, size);
-    if block.is_null() {
-        retry(align, size)
-    } else {
-        block
-    }
-}
-
 #[inline(always)]
 fn new(align: Align, size: usize) -> *mut c_void {
     match fast(align, size) {
         Some(block) => block.as_ptr().cast(),
-        None => new_cold(align, size),
+        None => new_again(align, size),
     }
 }
 
@@ -123,7 +41,7 @@ fn new(align: Align, size: usize) -> *mut c_void {
 fn new_nothrow(align: Align, size: usize) -> *mut c_void {
     match fast(align, size) {
         Some(block) => block.as_ptr().cast(),
-        None => new_nothrow_cold(align, size),
+        None => new_again_nothrow(align, size),
     }
 }
 

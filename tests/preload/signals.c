@@ -1,4 +1,4 @@
-// A timer signal whose handler allocates, frees and reallocates on top of malloc and free.
+/* A timer signal in three threads whose handler allocates, frees and reallocates on top of them. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>

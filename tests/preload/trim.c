@@ -1,4 +1,4 @@
-// Threads hand blocks to each other while another thread takes everything out of every CPU.
+/* Threads hand blocks to each other while another thread takes everything out of every CPU. */
 #include <malloc.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -9,7 +9,7 @@
 
 enum { THREADS = 4, BOARD = 4096, STEPS = 2000000 };
 
-// A block's first words: its size and a mark derived from it, repeated at its end.
+/* A block's first words: its size and a mark derived from it, repeated at its end. */
 static _Atomic(unsigned char *) board[BOARD];
 static atomic_int running = THREADS;
 

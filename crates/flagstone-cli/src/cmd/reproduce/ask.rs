@@ -1,0 +1,361 @@
+//! What to simulate, and what a simulation says.
+//!
+//! ```text
+//!   Ask { workload, machine, policy, tasks, size, seed, look }  ──►  Figures
+//! ```
+//!
+//! An ask is one run with one seed. Families list theirs; equal ones are run once.
+
+use flagstone_sim::Machine;
+use flagstone_sim::report::Row;
+use flagstone_sim::scenario::{NamedPolicy, Scenario};
+use flagstone_sim::window::Plan;
+use flagstone_sim::workload::{Params, Workload};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashMap};
+
+/// How long to look, in milliseconds of virtual time.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Look {
+    /// At the first decision.
+    pub(super) first_ms: u64,
+    /// At the last.
+    pub(super) last_ms: u64,
+}
+
+impl Look {
+    /// From `first_ms` to `last_ms`.
+    pub(super) const fn ms(first_ms: u64, last_ms: u64) -> Self {
+        Self { first_ms, last_ms }
+    }
+
+    fn plan(self) -> Plan {
+        let ms = flagstone_sim::costs::MS;
+        Plan {
+            first: self.first_ms * ms,
+            last: self.last_ms * ms,
+            tolerance: 0.03,
+        }
+    }
+}
+
+/// How much to run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Effort {
+    /// A minute.
+    Quick,
+    /// A quarter of an hour.
+    Full,
+}
+
+impl Effort {
+    /// One of two, by effort.
+    pub(super) fn pick<T>(self, quick: T, full: T) -> T {
+        match self {
+            Self::Quick => quick,
+            Self::Full => full,
+        }
+    }
+}
+
+/// One run with one seed.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Ask {
+    /// The workload's name.
+    pub(super) workload: &'static str,
+    /// The machine's name.
+    pub(super) machine: &'static str,
+    /// Bytes in a page, if not the machine's.
+    pub(super) page_size: Option<usize>,
+    /// The policy's name.
+    pub(super) policy: String,
+    /// Tasks.
+    pub(super) tasks: u32,
+    /// Object size, for workloads that have one.
+    pub(super) size: Option<usize>,
+    /// Nanoseconds outside the allocator, if not the workload's.
+    pub(super) think_ns: Option<i64>,
+    /// Seed of everything random.
+    pub(super) seed: u64,
+    /// How long to look; finite workloads run to their end.
+    pub(super) look: Look,
+}
+
+impl Ask {
+    /// A run of `workload` on `machine` with seed 1.
+    pub(super) fn new(
+        workload: &'static str,
+        machine: &'static str,
+        tasks: u32,
+        look: Look,
+    ) -> Self {
+        Self {
+            workload,
+            machine,
+            page_size: None,
+            policy: String::new(),
+            tasks,
+            size: None,
+            think_ns: None,
+            seed: 1,
+            look,
+        }
+    }
+
+    /// The same under another policy.
+    pub(super) fn under(&self, policy: &str) -> Self {
+        Self {
+            policy: policy.to_owned(),
+            ..self.clone()
+        }
+    }
+
+    /// The same with seeds 1 to `count`.
+    pub(super) fn seeds(&self, count: u64) -> impl Iterator<Item = Self> + '_ {
+        (1..=count).map(|seed| Self {
+            seed,
+            ..self.clone()
+        })
+    }
+
+    /// The machine, with the page size asked for.
+    pub(super) fn machine(&self) -> Result<Machine, String> {
+        let mut machine = Machine::named(self.machine)?;
+        if let Some(page_size) = self.page_size {
+            machine.topology.page_size = page_size;
+        }
+        Ok(machine)
+    }
+
+    /// Everything that decides the run, in text; equal text, equal figures.
+    pub(super) fn key(&self) -> Result<String, String> {
+        let policy = NamedPolicy::parse(&self.policy)?;
+        Ok(format!(
+            "code {} {self:?} {:?} {:?}",
+            env!("SIMULATED_CODE_DIGEST"),
+            self.machine()?,
+            policy.policy
+        ))
+    }
+
+    /// About how long the run takes, in no unit.
+    pub(super) fn weight(&self) -> u64 {
+        u64::from(self.tasks) * self.look.first_ms
+    }
+
+    /// Runs it.
+    pub(super) fn run(&self) -> Result<Figures, String> {
+        let machine = self.machine()?;
+        let policy = NamedPolicy::parse(&self.policy)?;
+        let workload = Workload::named(self.workload)?;
+        workload.check_tasks(self.tasks, machine.cpus(), &machine.name)?;
+        let params = Params {
+            size: self.size,
+            think_ns: self.think_ns.map(|ns| ns as f64),
+            ..Params::default()
+        };
+        let scenario = Scenario {
+            machine: &machine,
+            workload,
+            policy: &policy,
+            tasks: self.tasks,
+            seed: self.seed,
+            params: &params,
+            plan: self.look.plan(),
+        };
+        let outcome = scenario.run()?;
+        Ok(Figures::of(&Row::new(&self.policy, self.tasks, &[outcome])))
+    }
+}
+
+/// What one run said. Shares are percent of the tasks' CPU time, times nanoseconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Figures {
+    /// Operations of each task in a second.
+    pub(super) ops: f64,
+    /// Waiting for any lock.
+    pub(super) lock_share: f64,
+    /// Waiting for list locks.
+    pub(super) list_share: f64,
+    /// Waiting for zone locks.
+    pub(super) zone_share: f64,
+    /// Mean bytes in use.
+    pub(super) mean_bytes: f64,
+    /// Most bytes in use.
+    pub(super) peak_bytes: f64,
+    /// One allocation.
+    pub(super) alloc_ns: f64,
+    /// One free.
+    pub(super) free_ns: f64,
+    /// Fresh slabs for each thousand operations.
+    pub(super) page_allocs: f64,
+    /// Pages fetched from zones for each thousand operations.
+    pub(super) zone_pages: f64,
+    /// Drains by consecutive high-order frees for each thousand operations.
+    pub(super) free_high: f64,
+    /// Data-cache misses in percent of uses.
+    pub(super) cache_misses: Option<f64>,
+    /// Whether the figures are steady.
+    pub(super) converged: bool,
+    /// Drift between the halves of the window in percent.
+    pub(super) drift: f64,
+    /// Figures of the workload's own harness.
+    pub(super) details: BTreeMap<String, f64>,
+    /// Allocator operations simulated.
+    pub(super) simulated_ops: u64,
+}
+
+impl Figures {
+    fn of(row: &Row) -> Self {
+        Self {
+            ops: row.ops_per_task_per_s,
+            lock_share: row.lock_share,
+            list_share: row.list_lock_share,
+            zone_share: row.zone_lock_share,
+            mean_bytes: row.mean_bytes,
+            peak_bytes: row.peak_bytes,
+            alloc_ns: row.alloc_ns,
+            free_ns: row.free_ns,
+            page_allocs: row.page_allocs_per_1000_ops,
+            zone_pages: row.zone_pages_per_1000_ops,
+            free_high: row.free_high_per_1000_ops,
+            cache_misses: row.cache_miss_rate,
+            converged: row.converged,
+            drift: row.drift,
+            details: row.details.clone(),
+            simulated_ops: row.simulated_ops,
+        }
+    }
+}
+
+/// A figure over seeds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Stat {
+    /// Mean.
+    pub(super) mean: f64,
+    /// Standard deviation; `None` for one seed.
+    pub(super) sd: Option<f64>,
+    /// Least.
+    pub(super) min: f64,
+    /// Most.
+    pub(super) max: f64,
+}
+
+impl Stat {
+    /// Of these values, of which there is at least one.
+    pub(super) fn of(values: &[f64]) -> Self {
+        let count = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / count;
+        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        Self {
+            mean,
+            sd: (values.len() > 1).then(|| (squares / (count - 1.0)).sqrt()),
+            min: values.iter().copied().fold(f64::INFINITY, f64::min),
+            max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+        }
+    }
+
+    /// All figures multiplied.
+    pub(super) fn times(self, factor: f64) -> Self {
+        Self {
+            mean: self.mean * factor,
+            sd: self.sd.map(|sd| sd * factor.abs()),
+            min: self.min * factor,
+            max: self.max * factor,
+        }
+    }
+
+    /// Mean and deviation, as a cell wants them.
+    pub(super) fn pair(self) -> (f64, Option<f64>) {
+        (self.mean, self.sd)
+    }
+}
+
+/// What all runs said.
+#[derive(Debug, Default)]
+pub(super) struct Runs(pub(super) HashMap<Ask, Result<Figures, String>>);
+
+impl Runs {
+    /// One run.
+    pub(super) fn get(&self, ask: &Ask) -> Result<&Figures, String> {
+        match self.0.get(ask) {
+            Some(Ok(figures)) => Ok(figures),
+            Some(Err(reason)) => Err(format!("{} under {}: {reason}", ask.workload, ask.policy)),
+            None => Err(format!("{} under {} was not run", ask.workload, ask.policy)),
+        }
+    }
+
+    /// A figure of the runs with seeds 1 to `seeds`.
+    pub(super) fn stat(
+        &self,
+        ask: &Ask,
+        seeds: u64,
+        figure: impl Fn(&Figures) -> f64,
+    ) -> Result<Stat, String> {
+        let values: Result<Vec<f64>, String> = ask
+            .seeds(seeds)
+            .map(|ask| self.get(&ask).map(&figure))
+            .collect();
+        Ok(Stat::of(&values?))
+    }
+
+    /// What to know about the runs behind a cell: those that did not settle.
+    pub(super) fn note(&self, asks: &[&Ask], seeds: u64) -> Option<String> {
+        let runs = asks.iter().flat_map(|ask| ask.seeds(seeds));
+        let unsteady: Vec<String> = runs
+            .filter_map(|ask| {
+                let figures = self.get(&ask).ok()?;
+                (!figures.converged).then(|| {
+                    format!(
+                        "{} did not settle (drift {:+.1} %)",
+                        ask.policy, figures.drift
+                    )
+                })
+            })
+            .take(1)
+            .collect();
+        (!unsteady.is_empty()).then(|| unsteady.join("; "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_names_everything_that_decides_a_run() {
+        let ask = Ask::new("mmap1", "x86-16", 4, Look::ms(8, 8)).under("linux-6.5");
+        let key = ask.key().unwrap();
+        let other = |change: &dyn Fn(&mut Ask)| {
+            let mut other = ask.clone();
+            change(&mut other);
+            other.key().unwrap()
+        };
+        assert_eq!(other(&|_| {}), key);
+        assert_ne!(other(&|ask| ask.seed = 2), key);
+        assert_ne!(other(&|ask| ask.tasks = 2), key);
+        assert_ne!(other(&|ask| ask.policy = "flagstone".into()), key);
+        assert_ne!(other(&|ask| ask.look = Look::ms(8, 16)), key);
+        assert_ne!(other(&|ask| ask.page_size = Some(65536)), key);
+    }
+
+    #[test]
+    fn a_stat_is_mean_sample_deviation_and_extremes() {
+        let stat = Stat::of(&[1.0, 2.0, 3.0]);
+        assert_eq!(
+            (stat.mean, stat.sd, stat.min, stat.max),
+            (2.0, Some(1.0), 1.0, 3.0)
+        );
+        assert_eq!(Stat::of(&[4.0]).sd, None);
+    }
+
+    #[test]
+    fn a_run_that_was_not_made_is_named() {
+        let ask = Ask::new("mmap1", "x86-16", 4, Look::ms(8, 8)).under("linux-6.5");
+        let line = Runs::default().get(&ask).unwrap_err();
+        assert!(
+            line.contains("mmap1") && line.contains("linux-6.5"),
+            "{line}"
+        );
+    }
+}

@@ -1,0 +1,80 @@
+//! The JSON document.
+
+use super::runner::Cost;
+use super::sheet::{Cell, Extra, Method, Setting, Sheet, Summary, Target};
+use serde::Serialize;
+
+/// One published cell. The first eight fields are the contract.
+#[derive(Serialize)]
+struct Row<'a> {
+    seed: &'a str,
+    table: &'a str,
+    row: &'a str,
+    column: &'a str,
+    published: f64,
+    got: Option<f64>,
+    method: Method,
+    unit: &'a str,
+    own: Option<f64>,
+    spread: Option<f64>,
+    error: Option<f64>,
+    error_unit: &'a str,
+    accuracy: Option<String>,
+    inside: Option<bool>,
+    sign_right: Option<bool>,
+    fitted: bool,
+    reason: Option<&'a str>,
+    profile: Option<&'a str>,
+}
+
+/// The document.
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    quick: bool,
+    summary: Summary,
+    rows: Vec<Row<'a>>,
+    extras: &'a [Extra],
+    targets: &'a [Target],
+    settings: &'a [Setting],
+    simulated_operations: u64,
+}
+
+fn row<'a>(sheet: &Sheet, cell: &'a Cell) -> Row<'a> {
+    let known = &cell.published;
+    Row {
+        seed: &known.seed,
+        table: &known.table,
+        row: &known.row,
+        column: &known.column,
+        published: known.value,
+        got: cell.got,
+        method: cell.method,
+        unit: &known.unit,
+        own: cell.own,
+        spread: cell.spread,
+        error: cell.error(),
+        error_unit: cell.error_unit(),
+        accuracy: cell.accuracy.map(|accuracy| accuracy.words()),
+        inside: cell.inside(),
+        sign_right: sheet.sign(cell),
+        fitted: cell.fitted,
+        reason: cell.reason.as_deref(),
+        profile: cell.profile.as_deref(),
+    }
+}
+
+/// The document as text.
+pub(super) fn json(sheet: &Sheet, quick: bool, cost: Cost) -> String {
+    let document = Document {
+        schema: "flagstone.reproduce/1",
+        quick,
+        summary: sheet.summary(),
+        rows: sheet.cells.iter().map(|cell| row(sheet, cell)).collect(),
+        extras: &sheet.extras,
+        targets: &sheet.targets,
+        settings: &sheet.settings,
+        simulated_operations: cost.operations,
+    };
+    serde_json::to_string_pretty(&document).expect("a sheet is plain data")
+}

@@ -1,0 +1,198 @@
+//! Running asks: each once, the long ones first, answers kept in the user's cache directory.
+//!
+//! ```text
+//!   $XDG_CACHE_HOME/flagstone/reproduce/<hash of key>.json    { key, figures }
+//! ```
+//!
+//! A key holds a digest of the simulated code (core and simulator), the machine's figures, the
+//! policy's knobs, and the ask; a file whose key is not the very text is ignored. Failures are
+//! not kept. No cache directory, no cache: nothing fails for it.
+
+use super::ask::{Ask, Figures, Runs};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// A kept answer.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    key: String,
+    figures: Figures,
+}
+
+/// What a call cost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Cost {
+    /// Runs made now.
+    pub(super) made: usize,
+    /// Runs answered from the cache.
+    pub(super) kept: usize,
+    /// Allocator operations simulated now.
+    pub(super) operations: u64,
+}
+
+/// Runs all asks on as many threads as the host has cores (`RAYON_NUM_THREADS` bounds them).
+pub(super) fn run(asks: Vec<Ask>, cache: Option<&Path>) -> (Runs, Cost) {
+    let mut seen = HashSet::new();
+    let mut asks: Vec<Ask> = asks
+        .into_iter()
+        .filter(|ask| seen.insert(ask.clone()))
+        .collect();
+    asks.sort_by_key(|ask| core::cmp::Reverse(ask.weight()));
+    let bar = progress(asks.iter().map(Ask::weight).sum());
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new((Runs::default(), Cost::default()));
+    let threads = rayon::current_num_threads().min(asks.len());
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some(ask) = asks.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    bar.set_message(format!("{} {}", ask.workload, ask.policy));
+                    let (answer, fresh) = answer(ask, cache);
+                    bar.inc(ask.weight());
+                    let mut done = done.lock().expect("no run panics while it holds this");
+                    if fresh {
+                        done.1.made += 1;
+                        done.1.operations += answer.as_ref().map_or(0, |f| f.simulated_ops);
+                    } else {
+                        done.1.kept += 1;
+                    }
+                    done.0.0.insert(ask.clone(), answer);
+                }
+            });
+        }
+    });
+    bar.finish_and_clear();
+    done.into_inner().expect("all threads have ended")
+}
+
+/// The answer, and whether it was simulated now.
+fn answer(ask: &Ask, cache: Option<&Path>) -> (Result<Figures, String>, bool) {
+    let key = match ask.key() {
+        Ok(key) => key,
+        Err(line) => return (Err(line), true),
+    };
+    let file = cache.map(|folder| folder.join(format!("{:016x}.json", digest(key.as_bytes()))));
+    if let Some(figures) = file.as_deref().and_then(|file| recall(file, &key)) {
+        return (Ok(figures), false);
+    }
+    let answer = ask.run();
+    if let (Ok(figures), Some(file)) = (&answer, file) {
+        keep(&file, key, figures);
+    }
+    (answer, true)
+}
+
+fn recall(file: &Path, key: &str) -> Option<Figures> {
+    let kept: Kept = serde_json::from_slice(&std::fs::read(file).ok()?).ok()?;
+    (kept.key == key).then_some(kept.figures)
+}
+
+/// Writes beside and renames, so that a reader never sees half a file. A cache that cannot be
+/// written is no failure.
+fn keep(file: &Path, key: String, figures: &Figures) {
+    let kept = Kept {
+        key,
+        figures: figures.clone(),
+    };
+    let Ok(text) = serde_json::to_vec(&kept) else {
+        return;
+    };
+    let beside = file.with_extension(format!("{}.part", std::process::id()));
+    if std::fs::write(&beside, text).is_ok() {
+        let _ = std::fs::rename(&beside, file);
+    }
+}
+
+/// FNV-1a: names a file; the key inside it decides.
+fn digest(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+/// The user's cache directory for answers, made if it is not there.
+pub(super) fn cache_folder() -> Option<PathBuf> {
+    let absolute = |name: &str| {
+        let path = PathBuf::from(std::env::var_os(name)?);
+        path.is_absolute().then_some(path)
+    };
+    let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
+    let folder = cache.join("flagstone").join("reproduce");
+    std::fs::create_dir_all(&folder).ok()?;
+    Some(folder)
+}
+
+/// A bar on stderr, for work of more than two seconds on a terminal.
+fn progress(weight: u64) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::with_draw_target(Some(weight), ProgressDrawTarget::hidden());
+    let style = ProgressStyle::with_template("{bar:30} {percent} %, {elapsed}, {eta} left, {msg}");
+    if let Ok(style) = style {
+        bar.set_style(style);
+    }
+    let later = bar.clone();
+    std::thread::spawn(move || {
+        // The wait is part of what is shown, not of any figure.
+        std::thread::sleep(Duration::from_secs(2));
+        if !later.is_finished() {
+            later.set_draw_target(ProgressDrawTarget::stderr());
+            later.enable_steady_tick(Duration::from_millis(200));
+        }
+    });
+    bar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cmd::reproduce::ask::Look;
+
+    fn ask() -> Ask {
+        let ask = Ask::new("one-alloc-n-free", "xeon-2007-8", 2, Look::ms(8, 8));
+        Ask {
+            size: Some(64),
+            ..ask.under("flagstone")
+        }
+    }
+
+    #[test]
+    fn the_same_ask_is_simulated_once_and_then_remembered() {
+        let folder = tempfile::tempdir().unwrap();
+        let (first, cost) = run(vec![ask(), ask()], Some(folder.path()));
+        assert_eq!((cost.made, cost.kept), (1, 0));
+        let (second, cost) = run(vec![ask()], Some(folder.path()));
+        assert_eq!((cost.made, cost.kept, cost.operations), (0, 1, 0));
+        assert_eq!(first.get(&ask()).unwrap(), second.get(&ask()).unwrap());
+    }
+
+    #[test]
+    fn a_kept_answer_to_another_question_is_ignored() {
+        let folder = tempfile::tempdir().unwrap();
+        let (runs, _) = run(vec![ask()], None);
+        let name = format!("{:016x}.json", digest(ask().key().unwrap().as_bytes()));
+        let figures = runs.get(&ask()).unwrap();
+        keep(
+            &folder.path().join(&name),
+            "another question".into(),
+            figures,
+        );
+        let (_, cost) = run(vec![ask()], Some(folder.path()));
+        assert_eq!((cost.made, cost.kept), (1, 0));
+    }
+
+    #[test]
+    fn an_impossible_ask_answers_with_its_reason() {
+        let ask = Ask::new("one-alloc-n-free", "xeon-2007-8", 99, Look::ms(8, 8));
+        let ask = ask.under("flagstone");
+        let (runs, _) = run(vec![ask.clone()], None);
+        assert!(runs.get(&ask).unwrap_err().contains("99 tasks"));
+    }
+}

@@ -1,0 +1,259 @@
+//! S1: one CPU allocates, seven free (2007). SLAB and SLUB on eight CPUs, ten sizes, simulated.
+//!
+//! Cells are cycles as the harness prints them: a CPU's whole loop divided by 10,000. Three
+//! regimes are looked for: SLUB ahead at 8 B, behind from 16 B to 1 KiB, ahead on CPU 0 from
+//! 2 KiB. The 8-byte case has two states, and which one it takes depends on whether the freeing
+//! CPUs keep up; the phase diagram shows sizes against a pause of the one side or the other.
+
+use super::ask::{Ask, Effort, Figures, Look, Runs};
+use super::sheet::{Accuracy, Extra, Fill, Method, Setting, Sheet, Target, Versus};
+
+const SEED: &str = "S1";
+const SLAB: &str = "slab-2.6.24";
+const SLUB: &str = "linux-2.6.24";
+const OWN: &str = "flagstone";
+const REMEDIES: [&str; 2] = ["defer-contended-free", "avoid-contended-slab"];
+const MACHINE: &str = "xeon-2007-8";
+const CPUS: u32 = 8;
+const SIZES: [usize; 10] = [8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096];
+/// Pauses of the phase diagram in nanoseconds for each object: below zero the freeing CPUs
+/// pause, above zero the allocating one.
+pub(super) const PAUSES: [i64; 9] = [-8000, -4000, -2000, -1000, 0, 100, 200, 400, 800];
+/// Freeing CPUs of the flatness check, on a machine that has so many.
+const FREEING: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
+const WIDE: &str = "intel-2s-128";
+/// The table of extras that the diagram is drawn from.
+pub(super) const PHASES: &str = "phase diagram: cycles of a freeing CPU under SLUB";
+
+fn seeds(effort: Effort) -> u64 {
+    effort.pick(2, 10)
+}
+
+fn test(size: usize) -> Ask {
+    Ask {
+        size: Some(size),
+        ..Ask::new("one-alloc-n-free", MACHINE, CPUS, Look::ms(1, 1))
+    }
+}
+
+fn paused(size: usize, pause: i64) -> Ask {
+    Ask {
+        think_ns: (pause != 0).then_some(pause),
+        ..test(size).under(SLUB)
+    }
+}
+
+fn wide(freeing: u32) -> Ask {
+    Ask {
+        size: Some(128),
+        ..Ask::new("one-alloc-n-free", WIDE, freeing + 1, Look::ms(1, 1)).under(OWN)
+    }
+}
+
+fn remedy(name: &str) -> String {
+    format!("{SLUB}+{name}")
+}
+
+/// Runs to make.
+pub(super) fn asks(effort: Effort) -> Vec<Ask> {
+    let mut asks = Vec::new();
+    for size in SIZES {
+        for policy in [SLAB, SLUB, OWN] {
+            asks.extend(test(size).under(policy).seeds(seeds(effort)));
+        }
+        asks.extend(REMEDIES.map(|name| test(size).under(&remedy(name))));
+        asks.extend(PAUSES.map(|pause| paused(size, pause)));
+    }
+    asks.extend(FREEING.map(wide));
+    asks
+}
+
+/// Cycles of one CPU, as the harness prints them.
+fn cpu(figures: &Figures, cpu: u32) -> f64 {
+    let found = figures.details.get(&format!("cpu{cpu}_cycles"));
+    found.copied().unwrap_or(f64::NAN)
+}
+
+/// The mean over CPUs `from` to 7.
+fn mean(figures: &Figures, from: u32) -> f64 {
+    (from..CPUS).map(|n| cpu(figures, n)).sum::<f64>() / f64::from(CPUS - from)
+}
+
+/// Fills the sheet.
+pub(super) fn fill(sheet: &mut Sheet, runs: &Runs, effort: Effort) {
+    for size in SIZES {
+        for (name, policy) in [("SLAB", SLAB), ("SLUB", SLUB)] {
+            row(sheet, runs, name, policy, size, effort);
+        }
+        target(sheet, runs, size, effort);
+        remedies(sheet, runs, size, effort);
+        phases(sheet, runs, size);
+    }
+    regimes(sheet, runs, effort);
+    flatness(sheet, runs);
+    sheet.settings.push(Setting {
+        seed: SEED,
+        what: format!(
+            "machine {MACHINE}: 300 cycles a transfer, 400 memory, 40 an atomic, 65 a waiter"
+        ),
+        source: "from an earlier feasibility study (counted under S0), which saw these rows".into(),
+        tried: 0,
+    });
+}
+
+fn row(sheet: &mut Sheet, runs: &Runs, name: &str, policy: &str, size: usize, effort: Effort) {
+    let table = format!("1 alloc N free {name}");
+    let row = format!("{size} B");
+    let ask = test(size).under(policy);
+    let own = test(size).under(OWN);
+    let accuracy = Accuracy::Percent(if policy == SLAB { 25.0 } else { 50.0 });
+    let mut put = |column: &str, figure: &dyn Fn(&Figures) -> f64| {
+        let slab = ["1 alloc N free SLAB", &row, column].map(String::from);
+        let fill = Fill {
+            got: Some(
+                runs.stat(&ask, seeds(effort), figure)
+                    .map(|stat| stat.pair()),
+            ),
+            own: runs
+                .stat(&own, seeds(effort), figure)
+                .ok()
+                .map(|stat| stat.mean),
+            accuracy: Some(accuracy),
+            versus: (policy == SLUB).then_some(Versus::Cell(slab, 0)),
+            profile: Some(MACHINE.into()),
+            note: (size == 8 && policy == SLUB).then(|| "two states; see the phase diagram".into()),
+            ..Fill::default()
+        };
+        sheet.fill(Method::Simulated, [&table, &row, column], 0, fill);
+    };
+    for n in 0..CPUS {
+        put(&format!("cpu {n}"), &|figures| cpu(figures, n));
+    }
+    put("average", &|figures| mean(figures, 0));
+}
+
+/// CPU 0 and the freeing CPUs under a policy.
+fn sides(runs: &Runs, size: usize, policy: &str, seeds: u64) -> Option<[f64; 2]> {
+    let ask = test(size).under(policy);
+    let producer = runs.stat(&ask, seeds, |f| cpu(f, 0)).ok()?;
+    let freeing = runs.stat(&ask, seeds, |f| mean(f, 1)).ok()?;
+    Some([producer.mean, freeing.mean])
+}
+
+fn target(sheet: &mut Sheet, runs: &Runs, size: usize, effort: Effort) {
+    let found = [SLAB, SLUB, OWN].map(|policy| sides(runs, size, policy, seeds(effort)));
+    let [Some(slab), Some(slub), Some(own)] = found else {
+        return;
+    };
+    let best = [slab[0].min(slub[0]), slab[1].min(slub[1])];
+    sheet.targets.push(Target {
+        seed: SEED,
+        wanted: format!(
+            "{size} B: no slower than the better of SLAB and SLUB, CPU 0 and freeing CPUs"
+        ),
+        found: format!(
+            "CPU 0 {:.0} against {:.0}, freeing {:.0} against {:.0} cycles",
+            own[0], best[0], own[1], best[1]
+        ),
+        reached: Some(own[0] <= best[0] && own[1] <= best[1]),
+    });
+}
+
+fn remedies(sheet: &mut Sheet, runs: &Runs, size: usize, effort: Effort) {
+    let names: Vec<(String, u64)> = [(SLUB.into(), seeds(effort))]
+        .into_iter()
+        .chain(REMEDIES.map(|name| (remedy(name), 1)))
+        .collect();
+    for (policy, seeds) in names {
+        let Some([producer, freeing]) = sides(runs, size, &policy, seeds) else {
+            continue;
+        };
+        for (side, got) in [("CPU 0", producer), ("freeing CPUs", freeing)] {
+            sheet.extras.push(Extra {
+                seed: SEED,
+                table: format!("the two remedies, {side}"),
+                row: format!("{size} B"),
+                column: policy.clone(),
+                got,
+                method: Method::Simulated,
+                unit: "cycles",
+            });
+        }
+    }
+}
+
+fn phases(sheet: &mut Sheet, runs: &Runs, size: usize) {
+    for pause in PAUSES {
+        if let Ok(figures) = runs.get(&paused(size, pause)) {
+            sheet.extras.push(Extra {
+                seed: SEED,
+                table: PHASES.into(),
+                row: format!("{size} B"),
+                column: format!("{pause} ns"),
+                got: mean(figures, 1) - (-pause).max(0) as f64 * 2.33 / 8.0,
+                method: Method::Simulated,
+                unit: "cycles",
+            });
+        }
+    }
+}
+
+/// The three regimes, named: who is ahead where, published and got.
+fn regimes(sheet: &mut Sheet, runs: &Runs, effort: Effort) {
+    for (index, size) in SIZES.into_iter().enumerate() {
+        let name = match index {
+            0 => "SLUB ahead at 8 B",
+            1..=7 => "SLUB behind from 16 B to 1 KiB",
+            _ => "SLUB catching up from 2 KiB",
+        };
+        let row = format!("{size} B");
+        let sides = [SLUB, SLAB].map(|policy| sides(runs, size, policy, seeds(effort)));
+        let [Some(slub), Some(slab)] = sides else {
+            continue;
+        };
+        for (side, column) in [(0, "cpu 0"), (1, "cpu 1")] {
+            let published = sheet.published("1 alloc N free SLUB", &row, column)
+                / sheet.published("1 alloc N free SLAB", &row, column);
+            for (word, got) in [("published", published), ("got", slub[side] / slab[side])] {
+                sheet.extras.push(Extra {
+                    seed: SEED,
+                    table: format!("regimes, SLUB over SLAB: {name}"),
+                    row: row.clone(),
+                    column: format!("{column}, {word}"),
+                    got,
+                    method: Method::Simulated,
+                    unit: "ratio",
+                });
+            }
+        }
+    }
+}
+
+fn flatness(sheet: &mut Sheet, runs: &Runs) {
+    let mut costs = Vec::new();
+    for freeing in FREEING {
+        let Ok(figures) = runs.get(&wide(freeing)) else {
+            return;
+        };
+        costs.push(figures.free_ns);
+        for (column, got) in [("free", figures.free_ns), ("alloc", figures.alloc_ns)] {
+            sheet.extras.push(Extra {
+                seed: SEED,
+                table: format!("cost of one object under flagstone on {WIDE}, 128 B"),
+                row: format!("{freeing} freeing CPUs"),
+                column: column.into(),
+                got,
+                method: Method::Simulated,
+                unit: "ns",
+            });
+        }
+    }
+    let least = costs.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = costs.iter().copied().fold(0.0, f64::max);
+    sheet.targets.push(Target {
+        seed: SEED,
+        wanted: "cost of one free flat within 20 % from 1 to 64 freeing CPUs".into(),
+        found: format!("{least:.0} to {most:.0} ns"),
+        reached: Some(most <= 1.2 * least),
+    });
+}

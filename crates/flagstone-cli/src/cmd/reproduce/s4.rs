@@ -1,0 +1,217 @@
+//! S4: min_partial by object size (2008). fio netio under SLAB, SLUB and dynamic SLUB, 50 seeds.
+//!
+//! The mail prints seconds of 50 runs. A simulated run lasts so many milliseconds, so seconds are
+//! made of its speed: the time the published work would take, the work being what SLUB's mean
+//! does in SLUB's mean real time (fitted: that cell). System time moves with the time spent in
+//! the allocator, from SLUB's mean (fitted). Spread is over seeds; a short window spreads more
+//! than a run of 23 seconds would. User time is not an allocator's figure.
+//!
+//! What min_partial decides is page-allocator work: its calls and their spread stand beside.
+
+use super::ask::{Ask, Effort, Figures, Look, Runs, Stat};
+use super::sheet::{Accuracy, Extra, Fill, Method, Setting, Sheet, Target, Versus};
+
+const SEED: &str = "S4";
+const BASE: &str = "linux-2.6.26";
+const DYNAMIC: &str = "linux-2.6.26+dynamic-min-partial";
+const OWN: &str = "flagstone";
+const ROWS: [(&str, &str); 3] = [
+    ("SLAB", "slab-2.6.24"),
+    ("SLUB", BASE),
+    ("SLUB (dynamic)", DYNAMIC),
+];
+const REAL: &str = "fio netio real time";
+const SYS: &str = "fio netio sys time";
+const USER: &str = "fio netio user time";
+const SEEDS: u64 = 50;
+
+fn netio(effort: Effort) -> Ask {
+    let look = effort.pick(Look::ms(32, 32), Look::ms(256, 256));
+    Ask::new("netio", "x86-2way-2008", 2, look)
+}
+
+/// Runs to make.
+pub(super) fn asks(effort: Effort) -> Vec<Ask> {
+    let policies = ROWS.map(|(_, policy)| policy).into_iter().chain([OWN]);
+    policies
+        .flat_map(|policy| netio(effort).under(policy).seeds(SEEDS).collect::<Vec<_>>())
+        .collect()
+}
+
+/// What turns a simulated run into the published units.
+#[derive(Clone, Copy)]
+struct Scale {
+    /// Real seconds times operations a second: the published work.
+    work: f64,
+    /// Seconds of system time at the base's mean.
+    sys: f64,
+    /// Nanoseconds in the allocator for an operation, at the base's mean.
+    allocator: f64,
+}
+
+impl Scale {
+    fn new(sheet: &Sheet, runs: &Runs, ask: &Ask) -> Result<Self, String> {
+        let ask = ask.under(BASE);
+        let seconds = runs.stat(&ask, SEEDS, |f| 1.0 / f.ops)?;
+        Ok(Self {
+            work: sheet.published(REAL, "SLUB", "avg") / seconds.mean,
+            sys: sheet.published(SYS, "SLUB", "avg"),
+            allocator: runs.stat(&ask, SEEDS, allocator)?.mean,
+        })
+    }
+
+    fn real(self, figures: &Figures) -> f64 {
+        self.work / figures.ops
+    }
+
+    fn system(self, figures: &Figures) -> f64 {
+        // Two tasks work on every operation; `ops` counts each task's share of them.
+        self.sys + 2.0 * self.work * (allocator(figures) - self.allocator) / 1e9
+    }
+}
+
+/// Nanoseconds in the allocator for one segment: two objects allocated, two freed.
+fn allocator(figures: &Figures) -> f64 {
+    2.0 * (figures.alloc_ns + figures.free_ns)
+}
+
+/// Fills the sheet.
+pub(super) fn fill(sheet: &mut Sheet, runs: &Runs, effort: Effort) {
+    let ask = netio(effort);
+    let scale = Scale::new(sheet, runs, &ask);
+    for (row, policy) in ROWS {
+        let stat = |policy: &str, real: bool| {
+            let scale = scale.clone()?;
+            runs.stat(&ask.under(policy), SEEDS, |figures| {
+                if real {
+                    scale.real(figures)
+                } else {
+                    scale.system(figures)
+                }
+            })
+        };
+        let [real, sys] = [true, false].map(|which| (stat(policy, which), stat(OWN, which).ok()));
+        // The table holds the columns in shifted pairs: real and sys, sys and user, user.
+        for (table, nth, found) in [(REAL, 0, &real), (REAL, 1, &sys), (SYS, 0, &sys)] {
+            cells(sheet, table, nth, row, &found.0, found.1);
+        }
+        for (table, nth) in [(SYS, 1), (USER, 0)] {
+            let reason = "user time is not an allocator's figure".to_owned();
+            cells(sheet, table, nth, row, &Err(reason), None);
+        }
+    }
+    targets(sheet, runs, &ask);
+    extras(sheet, runs, &ask);
+    sheet.settings.push(Setting {
+        seed: SEED,
+        what: "netio: work of a run and constant part of system time".into(),
+        source: "fitted to SLUB's mean real and sys time; bursts are the workload's choice".into(),
+        tried: 1,
+    });
+}
+
+fn cells(
+    sheet: &mut Sheet,
+    table: &str,
+    nth: usize,
+    row: &str,
+    found: &Result<Stat, String>,
+    own: Option<Stat>,
+) {
+    type Pick = fn(Stat) -> f64;
+    let columns: [(&str, Pick, Accuracy); 4] = [
+        ("min", |s| s.min, Accuracy::Percent(10.0)),
+        ("max", |s| s.max, Accuracy::Percent(10.0)),
+        ("avg", |s| s.mean, Accuracy::Percent(5.0)),
+        ("sd", |s| s.sd.unwrap_or(0.0), Accuracy::Factor(2.0)),
+    ];
+    for (column, pick, accuracy) in columns {
+        let slub = [table, "SLUB", column].map(String::from);
+        let shifted = nth == 1 && table == REAL;
+        let fill = Fill {
+            got: Some(found.clone().map(|stat| (pick(stat), None))),
+            own: own.map(pick),
+            fitted: row == "SLUB" && column == "avg" && found.is_ok(),
+            accuracy: Some(accuracy),
+            versus: (row != "SLUB").then_some(Versus::Cell(slub, nth)),
+            profile: Some("x86-2way-2008, 50 seeds".into()),
+            note: shifted.then(|| "transcribed under real time; these are sys times".into()),
+        };
+        sheet.fill(Method::Simulated, [table, row, column], nth, fill);
+    }
+}
+
+fn targets(sheet: &mut Sheet, runs: &Runs, ask: &Ask) {
+    let of =
+        |policy: &str, figure: fn(&Figures) -> f64| runs.stat(&ask.under(policy), SEEDS, figure);
+    let calls = [BASE, DYNAMIC, OWN].map(|policy| of(policy, |f| f.page_allocs));
+    let [Ok(base), Ok(dynamic), Ok(own)] = calls else {
+        return;
+    };
+    let sd = |stat: Stat| stat.sd.unwrap_or(0.0);
+    sheet.targets.push(Target {
+        seed: SEED,
+        wanted: "dynamic against SLUB: fewer page-allocator calls, spread at most half".into(),
+        found: format!(
+            "{:.3} ± {:.3} against {:.3} ± {:.3} for 1000 segments",
+            dynamic.mean,
+            sd(dynamic),
+            base.mean,
+            sd(base)
+        ),
+        reached: Some(dynamic.mean < base.mean && sd(dynamic) <= sd(base) / 2.0),
+    });
+    sheet.targets.push(Target {
+        seed: SEED,
+        wanted: "flagstone: page-allocator calls and their spread at most dynamic's".into(),
+        found: format!("{:.3} ± {:.3} for 1000 segments", own.mean, sd(own)),
+        reached: Some(own.mean <= dynamic.mean && sd(own) <= sd(dynamic)),
+    });
+    let memory = [DYNAMIC, OWN].map(|policy| of(policy, |f| f.mean_bytes));
+    if let [Ok(dynamic), Ok(own)] = memory {
+        sheet.targets.push(Target {
+            seed: SEED,
+            wanted: "flagstone: less memory kept than dynamic (empty slabs are most of it)".into(),
+            found: format!(
+                "{:.0} against {:.0} KiB",
+                own.mean / 1024.0,
+                dynamic.mean / 1024.0
+            ),
+            reached: Some(own.mean <= dynamic.mean),
+        });
+    }
+}
+
+fn extras(sheet: &mut Sheet, runs: &Runs, ask: &Ask) {
+    for (row, policy) in ROWS.into_iter().chain([(OWN, OWN)]) {
+        for (table, unit, figure) in [
+            (
+                "page-allocator calls for 1000 segments",
+                "calls",
+                (|f| f.page_allocs) as fn(&Figures) -> f64,
+            ),
+            ("memory in use", "KiB", |f| f.mean_bytes / 1024.0),
+            ("segments per task and second", "1/s", |f| f.ops),
+        ] {
+            let Ok(stat) = runs.stat(&ask.under(policy), SEEDS, figure) else {
+                continue;
+            };
+            for (column, got) in [
+                ("min", stat.min),
+                ("max", stat.max),
+                ("avg", stat.mean),
+                ("sd", stat.sd.unwrap_or(0.0)),
+            ] {
+                sheet.extras.push(Extra {
+                    seed: SEED,
+                    table: table.into(),
+                    row: row.into(),
+                    column: column.into(),
+                    got,
+                    method: Method::Simulated,
+                    unit,
+                });
+            }
+        }
+    }
+}

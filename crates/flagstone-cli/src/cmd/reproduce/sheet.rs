@@ -1,0 +1,373 @@
+//! The sheet: every published cell with what was got in its place, and how it is judged.
+//!
+//! ```text
+//!   published ──► Cell { got, own, method, reason } ──► error ──► inside its accuracy?
+//!                                                └────► sign: does it move the published way?
+//! ```
+//!
+//! A cell that a parameter was fitted to, or that is 100 by definition, is marked `fitted` and
+//! counts in neither sum. A cell without a figure carries its reason.
+
+use super::published::{self, Published};
+use serde::Serialize;
+
+/// How a figure came about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Method {
+    /// From the rules alone.
+    Computed,
+    /// On virtual CPUs.
+    Simulated,
+}
+
+/// Percent or points: a smaller move of ours has no sign.
+const SIGN_LEAST: f64 = 0.05;
+
+/// How close counts as reproduced.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum Accuracy {
+    /// The very number.
+    Exact,
+    /// Within so many units of the published figure (percentage points, mostly).
+    Points(f64),
+    /// Within so many percent of it.
+    Percent(f64),
+    /// Between it divided and it multiplied by this.
+    Factor(f64),
+}
+
+impl Accuracy {
+    /// Whether `got` is close enough to `published`.
+    pub(super) fn holds(self, published: f64, got: f64) -> bool {
+        match self {
+            Self::Exact => got == published,
+            Self::Points(points) => (got - published).abs() <= points,
+            Self::Percent(percent) => (got - published).abs() <= published.abs() * percent / 100.0,
+            Self::Factor(factor) => {
+                got > 0.0 && got <= published * factor && got * factor >= published
+            }
+        }
+    }
+
+    /// In words.
+    pub(super) fn words(self) -> String {
+        match self {
+            Self::Exact => "exact".into(),
+            Self::Points(points) => format!("±{points} points"),
+            Self::Percent(percent) => format!("±{percent} %"),
+            Self::Factor(factor) => format!("a factor of {factor}"),
+        }
+    }
+}
+
+/// What a figure's direction is judged against.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Versus {
+    /// The figure is a change: its own sign counts.
+    Zero,
+    /// Another cell of the same document: table, row, column, and which of equal keys.
+    Cell([String; 3], usize),
+}
+
+/// A published cell and what stands beside it.
+#[derive(Clone, Debug)]
+pub(super) struct Cell {
+    /// What the document says.
+    pub(super) published: Published,
+    /// What was got in its place.
+    pub(super) got: Option<f64>,
+    /// Standard deviation over seeds, if there were several.
+    pub(super) spread: Option<f64>,
+    /// The `flagstone` policy in the same place.
+    pub(super) own: Option<f64>,
+    /// How.
+    pub(super) method: Method,
+    /// Why there is no figure, or what to know about it.
+    pub(super) reason: Option<String>,
+    /// The machine or the captured population.
+    pub(super) profile: Option<String>,
+    /// A parameter was fitted to this cell, or it is so by definition.
+    pub(super) fitted: bool,
+    /// What its row promises.
+    pub(super) accuracy: Option<Accuracy>,
+    /// What its direction is judged against.
+    pub(super) versus: Option<Versus>,
+}
+
+impl Cell {
+    /// In percent of the published figure; points where that is a percentage itself or nothing.
+    pub(super) fn error(&self) -> Option<f64> {
+        let (got, published) = (self.got?, self.published.value);
+        Some(match self.error_unit() {
+            "points" => got - published,
+            _ => (got - published) / published.abs() * 100.0,
+        })
+    }
+
+    /// The unit of [`Cell::error`].
+    pub(super) fn error_unit(&self) -> &'static str {
+        if self.published.unit.starts_with('%') || self.published.value == 0.0 {
+            "points"
+        } else {
+            "%"
+        }
+    }
+
+    /// Whether the figure is within what its row promises; `None` if there is nothing to judge.
+    pub(super) fn inside(&self) -> Option<bool> {
+        if self.fitted {
+            return None;
+        }
+        let accuracy = self.accuracy?;
+        Some(accuracy.holds(self.published.value, self.got?))
+    }
+}
+
+/// Figures for one cell.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Fill {
+    /// What was got, with its deviation over seeds, or why not.
+    pub(super) got: Option<Result<(f64, Option<f64>), String>>,
+    /// Our own policy's.
+    pub(super) own: Option<f64>,
+    /// Fitted or by definition.
+    pub(super) fitted: bool,
+    /// Promised accuracy.
+    pub(super) accuracy: Option<Accuracy>,
+    /// Direction.
+    pub(super) versus: Option<Versus>,
+    /// Machine or population.
+    pub(super) profile: Option<String>,
+    /// A remark.
+    pub(super) note: Option<String>,
+}
+
+/// A figure beside the published ones: a remedy, a phase, memory, a count.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Extra {
+    /// Which document it belongs to.
+    pub(super) seed: &'static str,
+    /// Its table.
+    pub(super) table: String,
+    /// The row.
+    pub(super) row: String,
+    /// The column.
+    pub(super) column: String,
+    /// The figure.
+    pub(super) got: f64,
+    /// How.
+    pub(super) method: Method,
+    /// Its unit.
+    pub(super) unit: &'static str,
+}
+
+/// Something the default policy should reach on a row, and whether it does.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Target {
+    /// Which document.
+    pub(super) seed: &'static str,
+    /// What is wanted.
+    pub(super) wanted: String,
+    /// What was found.
+    pub(super) found: String,
+    /// Reached; `None` if it could not be judged.
+    pub(super) reached: Option<bool>,
+}
+
+/// A value that decides figures and is the same for base, patched and own rows.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Setting {
+    /// Which document.
+    pub(super) seed: &'static str,
+    /// The value.
+    pub(super) what: String,
+    /// Where it comes from; for a fit, the base row it was fitted to.
+    pub(super) source: String,
+    /// Values tried before this one was kept.
+    pub(super) tried: u32,
+}
+
+/// Everything one call produces.
+#[derive(Clone, Debug)]
+pub(super) struct Sheet {
+    /// The published cells, in the documents' order.
+    pub(super) cells: Vec<Cell>,
+    /// Figures without a published one.
+    pub(super) extras: Vec<Extra>,
+    /// What the default policy should reach.
+    pub(super) targets: Vec<Target>,
+    /// What decides the figures.
+    pub(super) settings: Vec<Setting>,
+}
+
+impl Sheet {
+    /// The published cells of the documents asked for, nothing got yet.
+    pub(super) fn new(seeds: &[&str]) -> Self {
+        let asked = |cell: &Published| seeds.contains(&cell.seed.as_str());
+        let cells = published::cells().into_iter().filter(asked);
+        Self {
+            cells: cells
+                .map(|published| Cell {
+                    published,
+                    got: None,
+                    spread: None,
+                    own: None,
+                    method: Method::Simulated,
+                    reason: Some("nothing in this program regenerates it".into()),
+                    profile: None,
+                    fitted: false,
+                    accuracy: None,
+                    versus: None,
+                })
+                .collect(),
+            extras: Vec::new(),
+            targets: Vec::new(),
+            settings: Vec::new(),
+        }
+    }
+
+    /// The published figure of a cell.
+    ///
+    /// # Panics
+    /// If no document has such a cell: the caller's names are constants.
+    pub(super) fn published(&self, table: &str, row: &str, column: &str) -> f64 {
+        let found = self.find(table, row, column, 0);
+        let found = found.unwrap_or_else(|| panic!("no published cell {table}/{row}/{column}"));
+        self.cells[found].published.value
+    }
+
+    fn find(&self, table: &str, row: &str, column: &str, nth: usize) -> Option<usize> {
+        self.cells.iter().position(|cell| {
+            let known = &cell.published;
+            known.table == table && known.row == row && known.column == column && known.nth == nth
+        })
+    }
+
+    /// Fills in one cell.
+    pub(super) fn fill(&mut self, method: Method, at: [&str; 3], nth: usize, fill: Fill) {
+        let [table, row, column] = at;
+        let found = self.find(table, row, column, nth);
+        let found = found.unwrap_or_else(|| panic!("no published cell {table}/{row}/{column}"));
+        let cell = &mut self.cells[found];
+        cell.method = method;
+        cell.reason = fill.note;
+        match fill.got {
+            Some(Ok((got, spread))) => (cell.got, cell.spread) = (Some(got), spread),
+            Some(Err(reason)) => cell.reason = Some(reason),
+            None => {}
+        }
+        cell.own = fill.own;
+        cell.fitted = fill.fitted;
+        cell.accuracy = fill.accuracy;
+        cell.versus = fill.versus;
+        cell.profile = fill.profile;
+    }
+
+    /// Whether a figure moves the way the published one does: `None` if that is not asked.
+    ///
+    /// Moves are percent of the base cell, points where the unit is a percentage. A published
+    /// move of less than a half is "unchanged", right if ours is less than 2; any other is wrong
+    /// where ours has no size to speak of, whatever its sign.
+    pub(super) fn sign(&self, cell: &Cell) -> Option<bool> {
+        let got = cell.got.filter(|_| !cell.fitted)?;
+        let published = cell.published.value;
+        let points = cell.published.unit.starts_with('%');
+        let (published, got) = match cell.versus.as_ref()? {
+            Versus::Zero => (published, got),
+            Versus::Cell([table, row, column], nth) => {
+                let other = &self.cells[self.find(table, row, column, *nth)?];
+                let moved = |value: f64, base: f64| {
+                    let by = value - base;
+                    if points { by } else { by / base.abs() * 100.0 }
+                };
+                (
+                    moved(published, other.published.value),
+                    moved(got, other.got?),
+                )
+            }
+        };
+        if published.is_nan() || got.is_nan() {
+            return None;
+        }
+        Some(if published.abs() < 0.5 {
+            got.abs() < 2.0
+        } else {
+            got * published > 0.0 && got.abs() >= SIGN_LEAST
+        })
+    }
+
+    /// The sums of the summary line.
+    pub(super) fn summary(&self) -> Summary {
+        let mut sum = Summary::default();
+        for cell in &self.cells {
+            sum.cells += 1;
+            sum.missing += usize::from(cell.got.is_none());
+            sum.fitted += usize::from(cell.fitted && cell.got.is_some());
+            if let Some(right) = self.sign(cell) {
+                sum.signs += 1;
+                sum.signs_right += usize::from(right);
+            }
+            if let Some(inside) = cell.inside() {
+                sum.judged += 1;
+                sum.inside += usize::from(inside);
+            }
+        }
+        sum.settings_tried = self.settings.iter().map(|setting| setting.tried).sum();
+        sum.targets = self.targets.len();
+        sum.targets_reached = self
+            .targets
+            .iter()
+            .filter(|target| target.reached == Some(true))
+            .count();
+        sum
+    }
+}
+
+/// How a whole sheet came out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub(super) struct Summary {
+    /// Published cells asked for.
+    pub(super) cells: usize,
+    /// Cells without a figure.
+    pub(super) missing: usize,
+    /// Cells that are fitted or so by definition, not judged.
+    pub(super) fitted: usize,
+    /// Cells with a direction.
+    pub(super) signs: usize,
+    /// Of these, with the published one.
+    pub(super) signs_right: usize,
+    /// Cells with an accuracy and a figure.
+    pub(super) judged: usize,
+    /// Of these, within it.
+    pub(super) inside: usize,
+    /// Values tried for all settings together.
+    pub(super) settings_tried: u32,
+    /// What the default policy should reach.
+    pub(super) targets: usize,
+    /// Of these, reached.
+    pub(super) targets_reached: usize,
+}
+
+impl Summary {
+    /// The summary line.
+    pub(super) fn line(&self) -> String {
+        format!(
+            "signs right {}/{}, within accuracy {}/{} ({} fitted or defined and {} without a \
+             figure apart), settings tried {}; flagstone's targets reached {}/{}",
+            self.signs_right,
+            self.signs,
+            self.inside,
+            self.judged,
+            self.fitted,
+            self.missing,
+            self.settings_tried,
+            self.targets_reached,
+            self.targets
+        )
+    }
+}
+
+#[cfg(test)]
+#[path = "sheet_tests.rs"]
+mod tests;

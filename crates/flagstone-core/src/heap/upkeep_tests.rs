@@ -1,0 +1,108 @@
+use super::LOOK_EVERY;
+use crate::heap::{Heap, HeapConfig};
+use crate::page::{PageSnapshot, TICK_NS};
+use crate::platform::testing::{Setup, Testing, World};
+use crate::policy::Policy;
+use std::boxed::Box;
+use std::sync::Arc;
+use std::vec::Vec;
+
+const MIB: usize = 1 << 20;
+const PAGE: usize = 4096;
+
+fn heap_in(setup: Setup) -> (Arc<World>, Box<Heap<Testing>>) {
+    let world = World::enter_new(setup);
+    let heap = Box::new(Heap::new());
+    let config = HeapConfig {
+        policy: Policy::default(),
+        span_bytes: 256 * MIB,
+    };
+    heap.init(&config).expect("memory for the tables");
+    (world, heap)
+}
+
+fn pages(heap: &Heap<Testing>) -> PageSnapshot {
+    let ready = heap.ready_if_built().expect("built");
+    ready.slabs().pages().snapshot()
+}
+
+/// Blocks of a page and of eleven pages, `bytes` of them, all freed again.
+fn peak_of(heap: &Heap<Testing>, bytes: usize) {
+    let blocks: Vec<_> = (0..bytes / (12 * PAGE))
+        .flat_map(|_| [PAGE, 11 * PAGE])
+        .map(|size| heap.alloc(size).expect("memory"))
+        .collect();
+    for block in blocks {
+        // SAFETY: allocated above, freed once.
+        unsafe { heap.free(block.as_ptr()) };
+    }
+}
+
+/// Slow-path calls enough for one look at the clock.
+fn calls(heap: &Heap<Testing>) {
+    for _ in 0..=LOOK_EVERY {
+        let block = heap.alloc(11 * PAGE).expect("memory");
+        // SAFETY: allocated above, freed once.
+        unsafe { heap.free(block.as_ptr()) };
+    }
+}
+
+fn cached_bytes(heap: &Heap<Testing>) -> usize {
+    let total = pages(heap).total;
+    (total.free_resident_pages + total.in_use_pages) * PAGE
+}
+
+#[test]
+fn a_heap_in_a_small_container_keeps_less_than_one_with_room() {
+    let (_world, roomy) = heap_in(Setup::default());
+    peak_of(&roomy, 40 * MIB);
+    let kept_with_room = cached_bytes(&roomy);
+    let (_world, tight) = heap_in(Setup {
+        memory_limit: 64 * MIB,
+        ..Setup::default()
+    });
+    peak_of(&tight, 40 * MIB);
+    assert!(pages(&tight).total.free_resident_pages * PAGE <= MIB);
+    assert!(
+        cached_bytes(&tight) <= 4 * MIB && kept_with_room > 4 * MIB,
+        "{} and {kept_with_room}",
+        cached_bytes(&tight)
+    );
+}
+
+#[test]
+fn a_limit_that_falls_takes_back_what_is_kept_and_one_that_rises_lets_keep_again() {
+    let (world, heap) = heap_in(Setup::default());
+    peak_of(&heap, 40 * MIB);
+    let before = pages(&heap).total;
+    world.set_memory_limit(64 * MIB);
+    for _ in 0..2 {
+        world.advance(TICK_NS);
+        calls(&heap);
+    }
+    let after = pages(&heap).total;
+    assert!(before.free_resident_pages * PAGE > 4 * MIB);
+    assert!(after.free_resident_pages * PAGE <= MIB);
+    assert_eq!(after.managed_pages, 64 * MIB / PAGE);
+    world.set_memory_limit(1024 * MIB);
+    world.advance(TICK_NS);
+    calls(&heap);
+    assert_eq!(pages(&heap).total.managed_pages, 256 * MIB / PAGE);
+}
+
+#[test]
+fn pagesets_hold_no_more_than_their_share_of_a_small_container() {
+    let (_world, heap) = heap_in(Setup {
+        memory_limit: 64 * MIB,
+        cpus: 4,
+        ..Setup::default()
+    });
+    peak_of(&heap, 40 * MIB);
+    let ready = heap.ready_if_built().expect("built");
+    let node = crate::base::NodeId(0);
+    for cpu in 0..4 {
+        let set = ready.slabs().pages();
+        let set = set.pageset_snapshot(node, crate::base::CpuId(cpu));
+        assert!(set.expect("a CPU").high_max as usize * PAGE <= MIB / 4);
+    }
+}

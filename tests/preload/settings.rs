@@ -1,0 +1,58 @@
+//! `FLAGSTONE_<OPTION>` and `FLAGSTONE_CONF`: good ones are taken, bad ones named.
+
+use flagstone_tests::{Finished, LIMIT, is_flagstone, other_library, preloaded, succeed};
+
+/// `echo hello` with variables; `None` where another library is under test.
+fn hello(variables: &[(&str, &str)]) -> Option<Finished> {
+    if !is_flagstone() {
+        other_library();
+        return None;
+    }
+    let mut command = preloaded("/bin/echo");
+    command.arg("hello").envs(variables.iter().copied());
+    let finished = succeed(&mut command, LIMIT);
+    assert_eq!(finished.stdout, "hello\n");
+    Some(finished)
+}
+
+#[test]
+fn an_unknown_option_or_bad_value_is_one_line_and_the_default() {
+    for (name, value, expected) in [
+        (
+            "FLAGSTONE_NONSENSE",
+            "1",
+            "FLAGSTONE_NONSENSE: unknown setting",
+        ),
+        ("FLAGSTONE_SHEAF_CAPACITY", "many", "must be a whole number"),
+        (
+            "FLAGSTONE_POLICY",
+            "linux-1.0",
+            "unknown policy 'linux-1.0'",
+        ),
+        ("FLAGSTONE_CONF", "sheaf_capacity", "expected name:value"),
+        ("FLAGSTONE_CONF", "frob:1", "unknown setting 'frob'"),
+        ("FLAGSTONE_VERBOSE", "yes", "must be 0 or 1"),
+    ] {
+        let Some(finished) = hello(&[(name, value)]) else {
+            return;
+        };
+        let line = finished.stderr;
+        assert!(
+            line.contains(expected) && line.lines().count() == 1,
+            "{name}={value}: {line}"
+        );
+    }
+}
+
+#[test]
+fn good_options_are_taken_without_a_word() {
+    let variables = [
+        ("FLAGSTONE_POLICY", "linux-7.0"),
+        ("FLAGSTONE_CONF", "sheaf_capacity:16,min_partial:3"),
+        ("FLAGSTONE_RETAIN_BYTES_MIN", "4M"),
+    ];
+    let Some(finished) = hello(&variables) else {
+        return;
+    };
+    assert_eq!(finished.stderr, "");
+}
