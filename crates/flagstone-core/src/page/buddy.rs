@@ -195,9 +195,14 @@ impl FreeAreas {
         None
     }
 
-    /// Adds a long released block whose descriptors are not resident.
+    /// Adds a long released block whose descriptors are not resident. One whose buddy was freed
+    /// while it was parked merges instead: the longer block's turn comes in the next round.
     pub(super) fn put_bare<P: Platform>(&mut self, map: &Memmap, pfn: Pfn, order: Order) {
         map.descriptor(pfn).pages.store(1, Relaxed);
+        if self.is_buddy_free(map, pfn, order) {
+            self.free::<P>(map, pfn, order);
+            return;
+        }
         self.link::<P>(map, pfn, order, true);
         let list = &mut self.areas[1].lists[order.get() as usize];
         list.remove(map, pfn);
@@ -215,6 +220,16 @@ impl FreeAreas {
     /// How many such blocks there are.
     pub(crate) const fn bare_blocks(&self) -> usize {
         self.bare_blocks
+    }
+
+    /// Whether a block's buddy is a free block of the same order.
+    fn is_buddy_free(&self, map: &Memmap, pfn: Pfn, order: Order) -> bool {
+        let buddy = pfn.buddy(order);
+        if order == Order::MAX || buddy.plus(order.pages()) > self.end {
+            return false;
+        }
+        let page = map.descriptor(buddy);
+        page.kind() == PageKind::Buddy && page.order() == order
     }
 
     /// Frees a block, merging it with its buddies as far as they are free.
