@@ -325,7 +325,7 @@ pub(super) struct Spot {
     pub(super) style: usize,
 }
 
-/// Points in a plane, each with its name beside it.
+/// Points in a plane, each with its number beside it; [`numbered`] says which is which.
 pub(super) fn plane(id: &str, title: &str, units: [&str; 2], spots: &[Spot]) -> String {
     let across = Scale::over(spots.iter().map(|spot| spot.x), false);
     let up = Scale::over(spots.iter().map(|spot| spot.y), false);
@@ -362,26 +362,48 @@ pub(super) fn plane(id: &str, title: &str, units: [&str; 2], spots: &[Spot]) -> 
         escape(units[0])
     );
     let mut taken: Vec<(f64, f64)> = Vec::new();
-    for spot in spots {
+    for (index, spot) in spots.iter().enumerate() {
         let (x, y) = (LEFT + across.part(spot.x) * width, y_of(&up, spot.y));
-        // Names that would lie on each other move down.
-        let mut label = y + 4.0;
+        // Numbers that would lie on each other move right.
+        let mut label = x + 8.0;
         while taken
             .iter()
-            .any(|(a, b)| (a - x).abs() < 110.0 && (b - label).abs() < 11.0)
+            .any(|(a, b)| (a - label).abs() < 15.0 && (b - y).abs() < 11.0)
         {
-            label += 11.0;
+            label += 15.0;
         }
-        taken.push((x, label));
+        taken.push((label, y));
         svg.push_str(&mark(spot.style, x, y));
+        if label > x + 9.0 {
+            let _ = write!(
+                svg,
+                "<path class='grid' d='M{x:.1} {y:.1}H{:.1}'/>",
+                label - 1.0
+            );
+        }
         let _ = write!(
             svg,
-            "<text class='name' x='{:.1}' y='{label:.1}'>{}</text>",
-            x + 9.0,
-            escape(&spot.name)
+            "<text class='name' x='{label:.1}' y='{:.1}'>{}</text>",
+            y + 4.0,
+            index + 1
         );
     }
     svg + "</svg>"
+}
+
+/// The points of [`plane`] as a numbered list with their figures.
+pub(super) fn numbered(units: [&str; 2], spots: &[Spot]) -> String {
+    let items = spots.iter().map(|spot| {
+        format!(
+            "<li>{}: {} {}, {} {}</li>",
+            escape(&spot.name),
+            figure(spot.y),
+            units[1],
+            figure(spot.x),
+            units[0]
+        )
+    });
+    format!("<ol>{}</ol>", items.collect::<String>())
 }
 
 /// Shaded cells: rows by columns, darker is more; every cell says its figure.
