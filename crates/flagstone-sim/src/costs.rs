@@ -26,6 +26,8 @@ pub struct Costs {
     pub dram: Ps,
     /// Part of a journey, in units of 1/1024, in which the last owner still has the line.
     pub linger: u64,
+    /// An object line by [`Distance`], overlap included.
+    pub object_transfer: [Ps; 5],
     /// A locked instruction beyond its access.
     pub atomic: Ps,
     /// One slot step.
@@ -67,14 +69,20 @@ impl Costs {
             let more = (machine.smt.slowdown - 1.0) * (threads - 1) as f64;
             *factor = ((1.0 + more) * UNIT as f64).round() as u64;
         }
+        let transfer = [
+            ps(latency.l1),
+            ps(latency.sibling),
+            ps(latency.cluster.unwrap_or(latency.socket)),
+            ps(latency.socket),
+            ps(latency.remote),
+        ];
+        let mut object_transfer = transfer;
+        for way in &mut object_transfer[1..] {
+            *way = (*way as f64 * latency.overlap.unwrap_or(1.0)).round() as Ps;
+        }
         Self {
-            transfer: [
-                ps(latency.l1),
-                ps(latency.sibling),
-                ps(latency.cluster.unwrap_or(latency.socket)),
-                ps(latency.socket),
-                ps(latency.remote),
-            ],
+            transfer,
+            object_transfer,
             dram: ps(latency.dram),
             linger: (latency.linger.unwrap_or(0.0) * UNIT as f64).round() as u64,
             atomic: ps(latency.atomic),

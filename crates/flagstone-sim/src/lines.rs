@@ -134,7 +134,7 @@ impl Directory {
         if last == 0 {
             costs.dram
         } else {
-            costs.line(topology.distance(cpu, last - 1))
+            costs.object_transfer[topology.distance(cpu, last - 1) as usize]
         }
     }
 

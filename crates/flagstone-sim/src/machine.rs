@@ -56,6 +56,9 @@ pub struct Latency {
     /// The part of a line's journey during which its last owner still has it: until the request
     /// has reached it. Absent: none.
     pub linger: Option<f64>,
+    /// The part of an object line's journey that its user waits for: loads and stores to several
+    /// are under way at once. Absent: all of it.
+    pub overlap: Option<f64>,
 }
 
 /// Who gets a contended lock next.
@@ -298,8 +301,11 @@ impl Machine {
         if !positive.iter().all(|figure| *figure > 0.0) {
             return complain("clock, latencies and grace period must be above zero");
         }
-        if !(0.0..=1.0).contains(&self.latency_ns.linger.unwrap_or(0.0)) {
-            return complain("latency_ns.linger is from 0 to 1");
+        let line = &self.latency_ns;
+        for part in [line.linger, line.overlap].into_iter().flatten() {
+            if !(0.0..=1.0).contains(&part) {
+                return complain("latency_ns.linger and overlap are from 0 to 1");
+            }
         }
         if self.smt.slowdown < 1.0 || self.rcu.batch == 0 {
             return complain("smt.slowdown is at least 1, rcu.batch at least 1");

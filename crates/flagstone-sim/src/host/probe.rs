@@ -3,7 +3,7 @@
 //! Each probe is a loop over one step; a figure is the lower quartile of undisturbed stretches
 //! (threads.rs). Probes between CPUs need two of them and answer `None` otherwise.
 
-use super::threads::{Meeting, Watch, on_each, quoted, time, together};
+use super::threads::{Meeting, Watch, lower_quartile, on_each, quoted, time, together};
 use core::hint::black_box;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use flagstone_core::platform::{LockKind, Platform, RawLock};
@@ -111,6 +111,37 @@ pub fn transfer(from: usize, to: usize) -> f64 {
         stretches
     });
     quoted(&together(&sides)) / 2.0
+}
+
+/// Lines that another CPU has just written, written one after the other without waiting for each:
+/// one of them, in ns.
+#[must_use]
+pub fn overlapped(a: usize, b: usize) -> f64 {
+    const LINES: usize = 256;
+    const ROUNDS: u64 = 1_500;
+    let field: Vec<Padded<AtomicU64>> = (0..LINES).map(|_| Padded(AtomicU64::new(0))).collect();
+    let turn = Padded(AtomicU64::new(0));
+    let origin = Instant::now();
+    let sides = on_each(&[a, b], |side| {
+        let side = side as u64;
+        let mut out = Vec::new();
+        for round in 0..ROUNDS {
+            while turn.0.load(Ordering::Acquire) != 2 * round + side {
+                core::hint::spin_loop();
+            }
+            let start = origin.elapsed();
+            for line in &field {
+                // As a list is walked and changed: a load and a store, no lock.
+                let seen = line.0.load(Ordering::Relaxed);
+                line.0.store(seen + 1, Ordering::Relaxed);
+            }
+            core::sync::atomic::fence(Ordering::SeqCst);
+            out.push((origin.elapsed() - start).as_secs_f64() * 1e9 / LINES as f64);
+            turn.0.store(2 * round + side + 1, Ordering::Release);
+        }
+        lower_quartile(out)
+    });
+    sides[1]
 }
 
 /// Locked additions to one line by two CPUs all the time: one of either's, in ns.

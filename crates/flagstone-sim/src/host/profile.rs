@@ -122,6 +122,13 @@ fn measure_here(found: &Found) -> Result<Calibration, String> {
     let contended = found
         .any_pair()
         .map(|(a, b)| (probe::contended_atomic(a, b), probe::hand_off(a, b)));
+    let together = found.any_pair().map(|(a, b)| {
+        // Both between two looks at the way, as a hypervisor may move its CPUs.
+        let before = probe::transfer(a, b);
+        let each = probe::overlapped(a, b);
+        let way = (before * probe::transfer(a, b)).sqrt();
+        (each / way).min(1.0)
+    });
     let slow_lines = [near[2], near[1], near[3]];
     let socket = slow_lines.into_iter().flatten().next();
     let estimate = "estimate: this process has one CPU";
@@ -152,6 +159,13 @@ fn measure_here(found: &Found) -> Result<Calibration, String> {
         near[3].or(socket).unwrap_or(SOCKET_NS),
         said(near[3], if socket.is_some() { none } else { estimate }),
     );
+    if let Some(part) = together {
+        page.figure(
+            "overlap",
+            part,
+            "256 lines the other CPU wrote, read and written in a row: one of them, over a line's way",
+        );
+    }
     page.figure("dram", dram, "dependent loads at random in 192 MiB");
     page.figure(
         "atomic",

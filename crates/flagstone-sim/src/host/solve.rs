@@ -210,7 +210,8 @@ mod tests {
             1.0,
         );
         assert!((found[Price::Fast as usize] - 3.0).abs() < 0.1, "{found:?}");
-        assert!((found[Price::Slow as usize] - 30.0).abs() < 3.0);
+        // The pull towards usual values takes a seventh of what two loops say so weakly.
+        assert!((found[Price::Slow as usize] - 30.0).abs() < 6.0);
         assert!((found[Price::Slab as usize] - 400.0).abs() < 40.0);
         let unknown = found[Price::Block as usize];
         assert!((unknown - 5.0).abs() < 1e-6, "nothing was said: as usual");

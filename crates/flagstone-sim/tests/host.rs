@@ -1,0 +1,39 @@
+//! The same programs on real threads: they run, on as many CPUs as there are, and are compared.
+
+use flagstone_sim::host::validate::{CPUS_MOST, POLICIES, compare};
+use flagstone_sim::host::{probe, threads};
+use flagstone_sim::machine::Machine;
+use std::cell::Cell;
+use std::time::Duration;
+
+#[test]
+fn every_program_runs_in_both_worlds_on_each_number_of_cpus() {
+    let machine = Machine::named("this-machine").unwrap();
+    let done = Cell::new(0);
+    let tell = || done.set(done.get() + 1);
+    let rows = compare(&machine, Duration::from_millis(20), tell).unwrap();
+    let counts = threads::allowed().len().min(CPUS_MOST);
+    assert_eq!(rows.len(), 4 * counts * POLICIES.len());
+    assert_eq!(done.get(), 3 * counts * POLICIES.len());
+    for row in &rows {
+        let name = &row.workload;
+        assert!(
+            row.measured_ns > 0.0 && row.simulated_ns > 0.0,
+            "{name} did nothing"
+        );
+        assert_eq!(row.line_ns.is_some(), row.cpus > 1, "{name}");
+        let ratio = row.simulated_ns / row.measured_ns;
+        assert!((row.ratio - ratio).abs() < 1e-9);
+        assert_eq!(row.within, (ratio - 1.0).abs() <= 0.25);
+    }
+}
+
+#[test]
+fn probes_answer_and_those_of_two_cpus_only_where_there_are_two() {
+    let cpus = threads::allowed();
+    assert!(probe::own_line() > 0.0);
+    if cpus.len() > 1 {
+        assert!(probe::transfer(cpus[0], cpus[1]) > 0.0);
+        assert!(probe::hand_off(cpus[0], cpus[1]) > 0.0);
+    }
+}
