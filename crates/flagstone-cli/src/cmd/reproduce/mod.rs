@@ -40,7 +40,7 @@ const SEEDS: [&str; 5] = ["S0", "S1", "S2", "S3", "S4"];
 /// simulated, never measured; answers are cached in the user's cache directory.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  flagstone reproduce --quick             all five documents, at most a minute
+  flagstone reproduce --quick             all five documents in about 45 s of processor time
   flagstone reproduce S2 S3 --json -      two of them as one JSON document
   flagstone reproduce all --html report.html --docs docs/results.md")]
 pub struct Args {
@@ -56,7 +56,7 @@ pub struct Args {
     /// Write the results as Markdown to F
     #[arg(long, value_name = "F")]
     docs: Option<PathBuf>,
-    /// Fewer seeds and shorter windows: at most a minute, figures not steady
+    /// Fewer seeds and shorter windows: about 45 s of processor time, figures not steady
     #[arg(long)]
     quick: bool,
     /// Simulate everything again instead of taking answers from the cache

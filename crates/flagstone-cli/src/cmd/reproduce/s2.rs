@@ -175,7 +175,7 @@ pub(super) fn fill(sheet: &mut Sheet, runs: &Runs, effort: Effort) {
                CPUs; one factor on all object counts for each machine and moment"
                 .into(),
         source: "factor fitted to the base's total memory; capture and spreading chosen by \
-                 architecture and by the base's wastage"
+                 architecture and by the base's wastage, with the patched rows in view"
             .into(),
         tried: 12,
     });

@@ -345,7 +345,8 @@ fn phase_diagram(sheet: &Sheet) -> Option<String> {
         format!(
             "<figure><figcaption>{title}</figcaption>{}<p class='note'>Columns: a pause for each \
              object, below zero of the freeing CPUs, above zero of the allocating one; darker is \
-             more cycles. The freeing CPUs' own pause is taken off.</p></figure>",
+             more cycles. The freeing CPUs' own pause is taken off; where the \
+             allocating one pauses, the others mostly wait.</p></figure>",
             scrolled(
                 title,
                 &chart::map("s1-phases", title, &rows, &columns, &values)

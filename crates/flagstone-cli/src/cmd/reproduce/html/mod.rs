@@ -36,7 +36,8 @@ pub(super) fn page(sheet: &Sheet, quick: bool) -> String {
     page.push_str(
         "<p>Figures called simulated come from the allocator itself on virtual CPUs in virtual time; \
          none here was measured. Grey and dashed is published, blue ours in its place, green the \
-         flagstone policy.</p>",
+         flagstone policy. Accuracies of S2, S4 and of the counters of S3 were chosen with first \
+         results in view; cells of one run are not independent of each other.</p>",
     );
     if quick {
         page.push_str(
