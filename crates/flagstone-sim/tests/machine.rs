@@ -128,7 +128,7 @@ fn a_sibling_that_runs_stretches_work_and_one_that_waits_for_a_lock_does_not() {
 }
 
 /// Every CPU takes one of eight locks by chance and touches lines, `rounds` times.
-fn busy_programs<'a>(locks: &'a [Lock<u64>], cpus: u32, rounds: u32) -> Vec<(u32, Program<'a>)> {
+fn busy_programs<'a>(locks: &'a [OwnLine], cpus: u32, rounds: u32) -> Vec<(u32, Program<'a>)> {
     let programs = (0..cpus).map(|cpu| {
         let program: Program<'a> = Box::new(move |vm: &Vm| {
             for _ in 0..rounds {
@@ -147,8 +147,21 @@ fn busy_programs<'a>(locks: &'a [Lock<u64>], cpus: u32, rounds: u32) -> Vec<(u32
     programs.collect()
 }
 
-fn locks() -> Vec<Lock<u64>> {
-    (0..8).map(|_| Lock::new(LockKind::List, 0)).collect()
+/// A lock on a line of its own: which locks share a line must not depend on where they lie.
+#[repr(align(64))]
+struct OwnLine(Lock<u64>);
+
+impl core::ops::Deref for OwnLine {
+    type Target = Lock<u64>;
+    fn deref(&self) -> &Lock<u64> {
+        &self.0
+    }
+}
+
+fn locks() -> Vec<OwnLine> {
+    (0..8)
+        .map(|_| OwnLine(Lock::new(LockKind::List, 0)))
+        .collect()
 }
 
 #[test]
