@@ -4,10 +4,12 @@
 //!   cmd      one file (or folder) per subcommand: arguments, action, view
 //!   source   readers of what a kernel tells about itself
 //!   preload  the library the command carries, and where it lies on disk
+//!   progress the bar that long work shows on stderr
 //!   exit     documented exit codes, one line per failure
 //! ```
 
 pub mod cmd;
 pub mod exit;
 pub mod preload;
+mod progress;
 pub mod source;

@@ -156,6 +156,7 @@ impl<P: Platform> Slabs<P> {
         Some(slab)
     }
 
+    /// Makes a block a slab. Its length and its tails are the page layer's to say (`page.tails`).
     fn describe_slab(&self, cache: &Cache, pfn: Pfn) {
         let geometry = cache.geometry();
         let head = self.pages().descriptor(pfn);
@@ -170,17 +171,11 @@ impl<P: Platform> Slabs<P> {
             },
             Relaxed,
         );
-        head.pages.store(geometry.pages().0 as u32, Relaxed);
         head.state.store(
             super::state::SlabState::untouched(geometry.objects()).0,
             Relaxed,
         );
         head.set_kind(PageKind::Slab);
-        for back in 1..geometry.pages().0 as u32 {
-            let tail = self.pages().descriptor(Pfn(pfn.0 + back));
-            tail.pages.store(back, Relaxed);
-            tail.set_kind(PageKind::Tail);
-        }
         self.map_pages(pfn, geometry.pages(), cache.id().0 as u8);
     }
 

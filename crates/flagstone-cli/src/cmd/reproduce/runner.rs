@@ -9,14 +9,12 @@
 //! not kept. No cache directory, no cache: nothing fails for it.
 
 use super::ask::{Ask, Figures, Runs};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 /// A kept answer.
 #[derive(Serialize, Deserialize)]
@@ -128,26 +126,9 @@ pub(super) fn cache_folder() -> Option<PathBuf> {
     Some(folder)
 }
 
-/// A bar on stderr, for work of more than two seconds on a terminal.
+/// See [`crate::progress`].
 fn progress(weight: u64) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::with_draw_target(Some(weight), ProgressDrawTarget::hidden());
-    let style = ProgressStyle::with_template("{bar:30} {percent} %, {elapsed}, {eta} left, {msg}");
-    if let Ok(style) = style {
-        bar.set_style(style);
-    }
-    let later = bar.clone();
-    std::thread::spawn(move || {
-        // The wait is part of what is shown, not of any figure.
-        std::thread::sleep(Duration::from_secs(2));
-        if !later.is_finished() {
-            later.set_draw_target(ProgressDrawTarget::stderr());
-            later.enable_steady_tick(Duration::from_millis(200));
-        }
-    });
-    bar
+    crate::progress::bar(weight, "{bar:30} {percent} %, {elapsed}, {eta} left, {msg}")
 }
 
 #[cfg(test)]

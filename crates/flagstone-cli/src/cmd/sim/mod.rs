@@ -12,12 +12,11 @@ use flagstone_sim::report::Row;
 use flagstone_sim::scenario::{NamedPolicy, Outcome, Scenario};
 use flagstone_sim::window::Plan;
 use flagstone_sim::workload::{Params, WORKLOADS, Workload};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 use rayon::prelude::*;
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// The name that runs random programs at every interleaving instead of a workload.
 const INTERLEAVE: &str = "interleave";
@@ -291,26 +290,9 @@ fn rows(request: &Request) -> Result<Vec<Row>, String> {
         .collect())
 }
 
-/// A bar on stderr, for work of more than two seconds on a terminal.
+/// See [`crate::progress`].
 fn progress(runs: u64) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::with_draw_target(Some(runs), ProgressDrawTarget::hidden());
-    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} runs, {elapsed}, {eta} left");
-    if let Ok(style) = style {
-        bar.set_style(style);
-    }
-    let later = bar.clone();
-    std::thread::spawn(move || {
-        // The wait is part of what is shown, not of any figure.
-        std::thread::sleep(Duration::from_secs(2));
-        if !later.is_finished() {
-            later.set_draw_target(ProgressDrawTarget::stderr());
-            later.enable_steady_tick(Duration::from_millis(200));
-        }
-    });
-    bar
+    crate::progress::bar(runs, "{bar:30} {pos}/{len} runs, {elapsed}, {eta} left")
 }
 
 /// Names for `--list`.
