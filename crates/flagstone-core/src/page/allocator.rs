@@ -14,7 +14,7 @@ use super::build::Shares;
 use super::config::PageConfig;
 use super::descriptor::{Descriptor, PageKind, flag};
 use super::memmap::Memmap;
-use super::zone::{Block, Zone};
+use super::zone::{Block, Zone, each_run};
 use crate::base::{NodeId, Order, PageCount, PageSize, Pfn};
 use crate::platform::Platform;
 use crate::sync::Ordering::Relaxed;
@@ -249,16 +249,42 @@ impl<P: Platform> PageAllocator<P> {
         new <= Order::MAX.pages() && unsafe { self.zone_of(pfn).grow(&self.map, pfn, old, new) }
     }
 
-    /// Gives the memory of some pages inside a live slab or run back to the system; they stay
-    /// usable and read as zero.
+    /// Gives some pages inside a live block back to the system: page `i` where bit `i` of
+    /// `holes` is set. They stay usable and read as zero.
     ///
     /// # Safety
-    /// 1. The pages belong to one live block whose owner gave up their contents.
-    pub unsafe fn release_pages(&self, pfn: Pfn, pages: PageCount) {
-        let bytes = pages.bytes(self.page_size());
-        // SAFETY: obligation 1: committed pages whose contents nobody needs.
-        unsafe { P::decommit(self.address(pfn), bytes) };
-        self.holes.fetch_add(bytes as u64, Relaxed);
+    /// 1. The pages belong to the live block headed by `pfn`, and its owner gave up their
+    ///    contents.
+    pub unsafe fn punch_holes(&self, pfn: Pfn, holes: u32) {
+        each_run(holes, |first, len| {
+            let bytes = PageCount(len).bytes(self.page_size());
+            // SAFETY: obligation 1: committed pages whose contents nobody needs.
+            unsafe { P::decommit(self.address(pfn.plus(PageCount(first))), bytes) };
+            self.holes.fetch_add(bytes as u64, Relaxed);
+        });
+        self.zone_of(pfn).add_holes(holes.count_ones() as usize);
+    }
+
+    /// Notes that the holes of a live block may be used from now on.
+    pub fn fill_holes(&self, pfn: Pfn, holes: u32) {
+        self.zone_of(pfn).remove_holes(holes.count_ones() as usize);
+    }
+
+    /// Frees a block whose holes nobody used since they were punched.
+    ///
+    /// # Safety
+    /// 1. As for [`PageAllocator::free_run`]; `holes` are those of `punch_holes`.
+    pub unsafe fn free_with_holes(&self, pfn: Pfn, pages: PageCount, holes: u32) {
+        let zone = self.zone_of(pfn);
+        zone.remove_holes(holes.count_ones() as usize);
+        // SAFETY: obligation 1.
+        unsafe { zone.free_with_holes(&self.map, pfn, pages, holes) };
+    }
+
+    /// Pages inside live blocks that are given back now.
+    #[must_use]
+    pub fn holes(&self) -> PageCount {
+        PageCount(self.zones().map(Zone::holes).sum())
     }
 
     /// Zeroed memory for the allocator's own data: whole pages, never freed.

@@ -40,7 +40,7 @@ impl<P: Platform> Zone<P> {
     #[cold]
     pub(super) fn release_excess(&self, map: &Memmap) -> usize {
         self.release_to(map, |zone, core| {
-            let bound = core.keep.bound(zone.used(core));
+            let bound = core.keep.bound(zone.live(core));
             if core.areas.resident() > bound {
                 bound - bound / 4
             } else {
@@ -54,8 +54,8 @@ impl<P: Platform> Zone<P> {
         let Some(mut core) = self.lock(map) else {
             return;
         };
-        let in_use = self.used(&core);
-        core.keep.decay(in_use);
+        let live = self.live(&core);
+        core.keep.decay(live);
         let excess = self.publish_free(&mut core);
         drop(core);
         if excess {

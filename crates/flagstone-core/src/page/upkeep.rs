@@ -77,6 +77,13 @@ impl<P: Platform> PageAllocator<P> {
         PageCount(self.zones().map(Zone::in_use).sum())
     }
 
+    /// Of those, pages that were not given back inside their blocks: what is resident, or was
+    /// never touched.
+    #[must_use]
+    pub fn live(&self) -> PageCount {
+        PageCount(self.in_use().0.saturating_sub(self.holes().0))
+    }
+
     /// What the page layer holds. A zone that the caller holds (from a signal handler) is left out.
     #[must_use]
     pub fn snapshot(&self) -> PageSnapshot {
