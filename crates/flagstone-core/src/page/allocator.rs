@@ -12,7 +12,7 @@
 
 use super::build::Shares;
 use super::config::PageConfig;
-use super::descriptor::{Descriptor, PageKind, flag};
+use super::descriptor::{Descriptor, PageKind, Spacing, flag};
 use super::memmap::Memmap;
 use super::zone::{Block, Zone, each_run};
 use crate::base::{NodeId, Order, PageCount, PageSize, Pfn};
@@ -108,6 +108,20 @@ impl<P: Platform> PageAllocator<P> {
     #[must_use]
     pub fn descriptor(&self, pfn: Pfn) -> &Descriptor {
         self.map.descriptor(pfn)
+    }
+
+    /// Where the links of a slab begin; see [`Spacing::link_offset`].
+    #[inline]
+    #[must_use]
+    pub fn links_of(&self, pfn: Pfn) -> NonNull<u8> {
+        self.map.links_of(pfn)
+    }
+
+    /// How descriptors lie.
+    #[inline]
+    #[must_use]
+    pub fn spacing(&self) -> Spacing {
+        self.map.spacing()
     }
 
     /// A page's address.
@@ -409,7 +423,7 @@ impl<P: Platform> PageAllocator<P> {
         (0..self.zone_count).map(|index| self.zone_at(index))
     }
 
-    /// The memmap, for `verify`.
+    /// The memmap, for `verify` and for locks of slabs.
     pub(crate) fn memmap(&self) -> &Memmap {
         &self.map
     }

@@ -8,7 +8,6 @@
 //! ```
 
 use super::allocator::PageAllocator;
-use super::descriptor::Descriptor;
 use super::pageset::PagesetSnapshot;
 use super::snapshot::{PageSnapshot, ZoneSnapshot};
 use super::zone::Zone;
@@ -95,7 +94,9 @@ impl<P: Platform> PageAllocator<P> {
         PageSnapshot {
             page_bytes: self.page_size().bytes(),
             zones: self.zones().count(),
-            memmap_bytes: total.committed_pages * size_of::<Descriptor>() + known + known / 8,
+            memmap_bytes: total.committed_pages * self.memmap().spacing().bytes()
+                + known
+                + known / 8,
             memmap_resident_bytes: self.memmap_resident(&total),
             total,
             own_bytes: self.own_bytes(),
@@ -106,7 +107,7 @@ impl<P: Platform> PageAllocator<P> {
 
     /// An upper bound: descriptors never touched below a frontier count too.
     fn memmap_resident(&self, total: &ZoneSnapshot) -> usize {
-        let each = size_of::<Descriptor>();
+        let each = self.memmap().spacing().bytes();
         // Of each bare block one page of descriptors stays.
         let stays = total.bare_blocks * self.page_size().bytes();
         let idle = (total.bare_pages * each).saturating_sub(stays);

@@ -20,6 +20,7 @@
 //!   back, and the page layer counts the sum of those over all slabs.
 
 use super::cache::Cache;
+use super::chain::LINKS_MAX;
 use super::node::{End, Node};
 use super::slab::Slab;
 use super::slabs::{SHEAF_CACHES, Slabs};
@@ -200,8 +201,7 @@ impl Cache {
 fn needed_pages<P: Platform>(slab: &Slab<'_, P>) -> u32 {
     let geometry = slab.cache.geometry();
     let fresh = slab.fresh();
-    // At most sixteen objects start in each of 32 pages.
-    let mut free = [0u64; PAGES_MAX * crate::page::LINKS_PER_PAGE / 64];
+    let mut free = [0u64; LINKS_MAX.div_ceil(64)];
     let mut index = slab.state().freelist();
     while index != NO_OBJECT {
         free[index as usize / 64] |= 1 << (index % 64);
