@@ -63,6 +63,14 @@ impl<P: Platform> Zone<P> {
         }
     }
 
+    /// Lowers the bound after a deep fall, and gives back what is above it then.
+    pub(super) fn note_fall(&self, map: &Memmap) {
+        if let Some(mut core) = self.lock(map) {
+            core.keep.note_fall();
+        }
+        self.release_excess(map);
+    }
+
     /// Gives back resident free pages until at most `keep` are left; answers how many.
     pub(super) fn release_down_to(&self, map: &Memmap, keep: usize) -> usize {
         self.release_to(map, |_, _| keep)

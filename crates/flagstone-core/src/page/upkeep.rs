@@ -20,6 +20,15 @@ use crate::sync::Ordering::Relaxed;
 pub const TICK_NS: u64 = 1_000_000_000;
 
 impl<P: Platform> PageAllocator<P> {
+    /// After a deep fall of the heap: pagesets are emptied, and little free memory stays from now
+    /// on, until some that was given back is wanted again.
+    pub fn settle(&self) {
+        self.drain_pagesets();
+        for zone in self.zones() {
+            zone.note_fall(self.memmap());
+        }
+    }
+
     /// Gives free memory back until at most `keep_bytes` of it stay resident; pagesets are
     /// emptied. Answers the bytes given back.
     pub fn trim(&self, keep_bytes: usize) -> usize {

@@ -36,7 +36,7 @@ use core::sync::atomic::{AtomicU32, AtomicUsize};
 const FLUSHED_MIN: usize = 4 << 20;
 /// Share of the bytes in use (as a divisor) that must be flushed before a sweep, and that must
 /// be idle to make one worth while.
-const SHARE: usize = 16;
+const SHARE: usize = 32;
 /// Most doublings of that amount.
 const BACK_OFF_MAX: u32 = 6;
 /// Slabs taken off a list at a time.
