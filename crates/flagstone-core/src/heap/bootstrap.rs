@@ -11,7 +11,7 @@
 use super::class::usable_classes;
 use super::gate::Gate;
 use super::heap::Heap;
-use super::huge::HugeTable;
+use super::huge_table::HugeTable;
 use super::upkeep::Falls;
 use crate::page::PageConfig;
 use crate::platform::{Lock, LockKind, OutOfMemory, Platform};
