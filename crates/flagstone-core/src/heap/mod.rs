@@ -13,6 +13,7 @@
 
 mod bootstrap;
 mod class;
+mod falls;
 mod gate;
 #[expect(clippy::module_inception, reason = "the layer's main type")]
 mod heap;

@@ -341,6 +341,13 @@ impl Policy {
         u32::try_from(by_bytes.min(most)).unwrap_or(u32::MAX)
     }
 
+    /// Whether page descriptors lie close together. The kernels' have a cache line each, and
+    /// engines that lock a slab or keep its links outside need the room.
+    #[must_use]
+    pub fn packs_descriptors(&self) -> bool {
+        self.engine == Engine::Sheaf && self.sheaf_rule == SheafRule::Bytes
+    }
+
     /// Barn limits for sheaves of `capacity` objects with stride `size`.
     #[must_use]
     pub fn barn_limits(&self, size: usize, capacity: u32) -> BarnLimits {

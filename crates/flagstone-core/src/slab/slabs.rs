@@ -128,7 +128,8 @@ impl<P: Platform> Slabs<P> {
             let id = CacheId(at as u16 + 1);
             let size = SHEAF_BYTES_MIN << at;
             let pages = P::page_size().pages_for(size);
-            let geometry = Geometry::new(size, 0, pages, P::page_size()).ok_or(OutOfMemory)?;
+            let geometry = Geometry::new(size, 0, pages, P::page_size(), self.pages.spacing())
+                .ok_or(OutOfMemory)?;
             let making = CacheMaking {
                 id,
                 geometry,
@@ -339,13 +340,19 @@ impl<P: Platform> Slabs<P> {
         } else {
             policy.engine
         };
-        let geometry = Geometry::new(layout.size, layout.free_pointer, shape.pages, page_size)
-            .and_then(|slab| match engine {
-                Engine::Sheaf => Some(slab),
-                Engine::CpuSlab | Engine::CpuSlab2007 => Some(slab.with_links_inside()),
-                Engine::Slab2007 => slab.with_links_outside(shape.objects),
-            })
-            .ok_or(CacheError::Size)?;
+        let geometry = Geometry::new(
+            layout.size,
+            layout.free_pointer,
+            shape.pages,
+            page_size,
+            self.pages.spacing(),
+        )
+        .and_then(|slab| match engine {
+            Engine::Sheaf => Some(slab),
+            Engine::CpuSlab | Engine::CpuSlab2007 => Some(slab.with_links_inside()),
+            Engine::Slab2007 => slab.with_links_outside(shape.objects),
+        })
+        .ok_or(CacheError::Size)?;
         let growing = policy.sheaf_rule == SheafRule::Bytes && policy.sheaf_capacity_set.is_none();
         let first = if growing {
             first_capacity(layout.size).min(max)
