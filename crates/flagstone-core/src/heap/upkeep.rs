@@ -127,7 +127,7 @@ impl<P: Platform> Ready<P> {
     /// heap that soon grows back shows that the fall was a swing: the next must be twice as deep.
     fn follow_falls(&self) {
         let falls = &self.falls;
-        let used = self.slabs.pages().in_use().bytes(P::page_size());
+        let used = self.slabs.used_bytes();
         let peak = falls.peak.load(Relaxed);
         let least = falls.least.load(Relaxed).max(FALL_BYTES_MIN);
         if used > peak {
