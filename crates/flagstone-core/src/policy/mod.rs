@@ -110,14 +110,15 @@ pub struct FlagstoneLimits {
     pub sheaf_capacity_max: u32,
     /// Most bytes of objects one sheaf may hold; small counts round up to one object.
     pub sheaf_bytes_max: usize,
-    /// The same for a cache whose objects go round between CPUs, as long as all its sheaves
-    /// together stay below a quarter of its objects.
+    /// The same for a cache whose objects go round between CPUs, as long as its sheaves hold fewer
+    /// objects than are live.
     pub sheaf_bytes_busy: usize,
     /// Most bytes of objects the full sheaves of one barn may hold, learned from refills that
     /// follow flushes.
     pub barn_bytes_max: usize,
     /// Bytes all barns of a heap together may hold at any time; a sixteenth of what is in use if
-    /// that is more, and up to the peak in use while flushes turn out to be mistakes.
+    /// that is more; while flushes prove to be mistakes up to `barn_bytes_max`, or half of the
+    /// peak in use.
     pub barns_bytes_quiet: usize,
     /// Free bytes always kept before memory goes back to the system.
     pub retain_bytes_min: usize,

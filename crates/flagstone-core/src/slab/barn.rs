@@ -74,6 +74,8 @@ pub struct Barn {
     empty: AtomicU32,
     /// Whether a sheaf was traded since [`Barn::was_used`] asked.
     used: AtomicBool,
+    /// Visits that found the lock held, since [`Barn::take_waits`] asked. Racy on purpose.
+    waits: AtomicU32,
 }
 
 impl Barn {
@@ -86,7 +88,13 @@ impl Barn {
             objects: AtomicU32::new(0),
             empty: AtomicU32::new(0),
             used: AtomicBool::new(false),
+            waits: AtomicU32::new(0),
         }
+    }
+
+    /// Visits that had to wait since the last call.
+    pub(crate) fn take_waits(&self) -> u32 {
+        self.waits.swap(0, Relaxed)
     }
 
     /// Whether a full sheaf was taken since the last call.
@@ -133,7 +141,13 @@ impl Barn {
     }
 
     fn enter<P: Platform, T>(&self, body: impl FnOnce(&mut Lists) -> T) -> Result<T, Reentered> {
-        let mut lists = self.lists.lock::<P>()?;
+        let mut lists = match self.lists.try_lock::<P>() {
+            Some(lists) => lists,
+            None => {
+                self.waits.store(self.waits.load(Relaxed) + 1, Relaxed);
+                self.lists.lock::<P>()?
+            }
+        };
         P::touch(Line::Barn, self.address(), Access::Write);
         Ok(body(&mut lists))
     }

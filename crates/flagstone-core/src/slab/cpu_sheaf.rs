@@ -90,10 +90,10 @@ impl<P: Platform> Slabs<P> {
             }
             hand = Some(spare);
         }
-        let barn = &self.node(cache.id(), node_id).barn;
-        match barn.trade_for_full::<P>(hand, self.limits(cache)) {
+        let node = self.node(cache.id(), node_id);
+        match node.barn.trade_for_full::<P>(hand, self.limits(cache)) {
             Ok((mut full, leftover)) => {
-                self.note_visit(cache, Served::ByBarn);
+                self.note_visit(cache, node, Served::ByBarn);
                 self.count_barn_bytes(cache, &full, false);
                 if let Some(empty) = leftover {
                     self.drop_sheaf(cache, empty);
@@ -104,7 +104,7 @@ impl<P: Platform> Slabs<P> {
                 object.or_else(|| self.take_one(cache, node_id))
             }
             Err(hand) => {
-                self.note_visit(cache, Served::Otherwise);
+                self.note_visit(cache, node, Served::Otherwise);
                 self.alloc_from_slabs(cache, node_id, hand)
             }
         }
@@ -152,7 +152,8 @@ impl<P: Platform> Slabs<P> {
         let roomy = match spare {
             Some(sheaf) if sheaf.room() > 0 => Some(sheaf),
             Some(full) => {
-                self.note_visit(cache, Served::Otherwise);
+                let node = self.node(cache.id(), node_id);
+                self.note_visit(cache, node, Served::Otherwise);
                 let rest = self.store_full(cache, node_id, full);
                 self.empty_sheaf(cache, node_id, rest)
             }

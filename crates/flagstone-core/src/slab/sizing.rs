@@ -2,18 +2,21 @@
 //!
 //! ```text
 //!   sheaf   first ─► quiet limit   slow-path visits in quick succession
-//!           quiet ─► busy limit    the same, served by the barn: objects go round; never more
-//!                                  than a quarter of the cache's objects in all sheaves
-//!   barn    16 KiB ─► doubled      a refill from slabs after flushes to slabs: the barn would
+//!           quiet ─► busy limit    the same, served by the barn: objects go round
+//!                                  either while more objects are live than sheaves would hold,
+//!                                  the first also while CPUs wait for the barn
+//!   barn    16 KiB, or a sheaf of each CPU that comes by
+//!                  ─► doubled      a refill from slabs after flushes to slabs: the barn would
 //!                                  have saved both
-//!   barns   quiet bound ─► raised  the same where the bound of all barns was the reason; falls
-//!                                  by an eighth each second, at most the peak in use;
-//!                                  a barn nobody takes from makes room
+//!   barns   quiet bound ─► raised  the same where the bound of all barns was the reason and no
+//!                                  more was flushed meanwhile than one barn may hold: a swing,
+//!                                  not an end. Falls by an eighth each second; a barn nobody
+//!                                  takes from makes room
 //! ```
 //!
 //! A shrink of the heap starts all of it anew. Racy on purpose: a lost count delays a doubling.
 
-use super::barn::Limits;
+use super::barn::{Barn, Limits};
 use super::cache::Cache;
 use super::node::Node;
 use super::sheaf::{OwnSheaf, capacity_for};
@@ -26,9 +29,15 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 /// Bytes of full sheaves a barn holds before traffic shows that more would help.
 pub(crate) const BARN_BYTES_FIRST: usize = 16 << 10;
 
+/// Bytes to which a barn takes a sheaf of each CPU that comes by before traffic shows more.
+const ONE_EACH_MAX: usize = 1 << 20;
+
 /// Visits after which sheaves double. Why 8: a cache that comes back eight times at one capacity
 /// will come back again; doubling then keeps total visits logarithmic in the traffic.
 const VISITS: u32 = 8;
+
+/// Visits among these that waited for the barn's lock from which on sheaves double in any case.
+const WAITS: u32 = 2;
 
 /// Nanoseconds within which these visits count: a slower cache loses less than a thousandth of a
 /// CPU to its visits, and larger sheaves would only park memory.
@@ -36,9 +45,6 @@ const VISITS_NS: u64 = 1_000_000;
 
 /// Flushes before a refill that show that the barn was too small: one may be the end of a phase.
 const FLUSHES: u64 = 2;
-
-/// Part of a cache's objects that busy sheaves of all CPUs may hold.
-const BUSY_SHARE: u64 = 4;
 
 /// Nanoseconds between two falls of what was learnt about all barns.
 const SECOND_NS: u64 = 1_000_000_000;
@@ -59,10 +65,13 @@ pub(crate) struct SheafSizing {
     /// Slow-path visits since `target` last grew, and when the first of them was.
     pub misses: AtomicU32,
     pub since: AtomicU64,
+    /// A bit for each CPU that came by, modulo 64, since the last shrink.
+    pub seen: AtomicU64,
     /// Bytes of full sheaves a barn of this cache may hold now; zero: only `barn_full` counts.
     pub barn_bytes: AtomicUsize,
-    /// Flushes seen when the barn limit last grew.
+    /// Flushes seen when the barn limit last grew, and bytes flushed by all caches.
     pub flushes_seen: AtomicU64,
+    pub flushed_seen: AtomicUsize,
     /// Full sheaves a barn may hold by the policy.
     pub barn_full: AtomicU32,
     /// Empty sheaves a barn may hold by the policy.
@@ -76,6 +85,8 @@ pub(crate) struct BarnsTotal {
     raised: AtomicUsize,
     peak: AtomicUsize,
     fell: AtomicU64,
+    /// Bytes that barns had no room for, since the start.
+    flushed: AtomicUsize,
     hand: AtomicU32,
     /// A sheaf was flushed because of the bound of all barns, since a refill last asked.
     refused: AtomicBool,
@@ -102,29 +113,37 @@ impl Cache {
         let sizing = &self.sizing;
         sizing.target.store(sizing.first.load(Relaxed), Relaxed);
         sizing.misses.store(0, Relaxed);
+        sizing.seen.store(0, Relaxed);
         if sizing.barn_bytes.load(Relaxed) != 0 {
             sizing.barn_bytes.store(BARN_BYTES_FIRST, Relaxed);
         }
     }
 
-    /// Grows sheaves by one power of two, within the limit that holds for `served`.
+    /// CPUs that came by lately, estimated from 64 bits.
+    fn visitors(&self, cpus: u32) -> u32 {
+        self.sizing.seen.load(Relaxed).count_ones() * cpus.div_ceil(64)
+    }
+
+    /// Grows sheaves by one power of two, within the limit that holds for `served`, and only as
+    /// long as a full sheaf of each visitor holds no more objects than are live for sure: sheaves
+    /// that hold most of what goes round make CPUs wait for each other's objects. Beyond the quiet
+    /// limit both sheaves of each visitor count.
     #[cold]
-    fn grow_sheaves(&self, served: Served, cpus: u32) {
+    fn grow_sheaves(&self, served: Served, cpus: u32, barn: &Barn) {
         let sizing = &self.sizing;
-        let target = sizing.target.load(Relaxed);
-        let quiet = sizing.max.load(Relaxed);
-        let next = if target < quiet {
-            capacity_for(target + 1).min(quiet)
-        } else {
-            let next = capacity_for(target + 1).min(sizing.busy.load(Relaxed));
-            let in_sheaves = 2 * u64::from(cpus) * u64::from(next);
-            let affords = in_sheaves <= self.out.load(Relaxed) / BUSY_SHARE;
-            if served == Served::Otherwise || !affords {
-                return;
-            }
-            next
+        let (target, quiet) = (sizing.target.load(Relaxed), sizing.max.load(Relaxed));
+        let visitors = u64::from(self.visitors(cpus));
+        let parked = 2 * visitors * u64::from(target) + u64::from(barn.stored());
+        let crowded = barn.take_waits() >= WAITS;
+        let live = self.out.load(Relaxed).saturating_sub(parked);
+        let (limit, sheaves) = match served {
+            _ if target < quiet => (quiet, 1),
+            Served::ByBarn => (sizing.busy.load(Relaxed), 2),
+            Served::Otherwise => return,
         };
-        if next > target {
+        let next = capacity_for(target + 1).min(limit);
+        let affords = sheaves * visitors * u64::from(next) <= live;
+        if next > target && (affords || (crowded && target < quiet)) {
             sizing.target.store(next, Relaxed);
         }
     }
@@ -132,8 +151,13 @@ impl Cache {
 
 impl<P: Platform> Slabs<P> {
     /// Counts a visit of the slow path, and grows the sheaves of a busy cache.
-    pub(crate) fn note_visit(&self, cache: &Cache, served: Served) {
+    pub(crate) fn note_visit(&self, cache: &Cache, node: &Node, served: Served) {
         let sizing = &cache.sizing;
+        let bit = 1 << (P::current_cpu().0 % 64);
+        let seen = sizing.seen.load(Relaxed);
+        if seen & bit == 0 {
+            sizing.seen.store(seen | bit, Relaxed);
+        }
         let misses = sizing.misses.load(Relaxed) + 1;
         sizing.misses.store(misses, Relaxed);
         if misses == 1 {
@@ -141,7 +165,7 @@ impl<P: Platform> Slabs<P> {
         } else if misses >= VISITS {
             sizing.misses.store(0, Relaxed);
             if P::now().saturating_sub(sizing.since.load(Relaxed)) <= VISITS_NS {
-                cache.grow_sheaves(served, P::cpu_count());
+                cache.grow_sheaves(served, P::cpu_count(), &node.barn);
             }
         }
     }
@@ -158,12 +182,15 @@ impl<P: Platform> Slabs<P> {
                 empty,
             };
         }
+        let target = cache.sheaf_capacity();
+        let one_each =
+            cache.visitors(P::cpu_count()) as usize * target as usize * cache.geometry().size();
         let allowed = match self.barns_are_full() {
             true => bytes.min(BARN_BYTES_FIRST),
-            false => bytes,
+            false => bytes.max(one_each.min(ONE_EACH_MAX)),
         };
         let objects = (allowed / cache.geometry().size()) as u32;
-        let sheaves = objects / cache.sheaf_capacity().max(1);
+        let sheaves = objects / target.max(1);
         Limits {
             full: u32::MAX,
             objects,
@@ -195,6 +222,8 @@ impl<P: Platform> Slabs<P> {
             self.barns.refused.store(true, Relaxed);
         }
         self.count_barn_bytes(cache, full, false);
+        let bytes = cache.geometry().size() * full.len() as usize;
+        self.barns.flushed.fetch_add(bytes, Relaxed);
         node.flushes.store(node.flushes.load(Relaxed) + 1, Relaxed);
         self.let_barns_fall();
     }
@@ -239,10 +268,13 @@ impl<P: Platform> Slabs<P> {
         let max = self.bounds.barn_bytes.load(Relaxed).max(bytes);
         sizing.barn_bytes.store((bytes * 2).min(max), Relaxed);
         self.let_barns_fall();
-        if self.barns.refused.swap(false, Relaxed) {
-            let bound = self.barns_bound();
-            let most = self.barns.peak.load(Relaxed);
-            self.barns.raised.store((bound * 2).min(most), Relaxed);
+        let total = &self.barns;
+        let flushed = total.flushed.load(Relaxed);
+        let since = flushed.wrapping_sub(sizing.flushed_seen.swap(flushed, Relaxed));
+        if total.refused.swap(false, Relaxed) && since <= max {
+            let raised = self.barns_bound() * 2;
+            let most = max.max(total.peak.load(Relaxed) / 2);
+            total.raised.store(raised.min(most), Relaxed);
             self.empty_cold_barn(cache);
         }
     }
