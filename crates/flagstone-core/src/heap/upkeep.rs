@@ -119,7 +119,7 @@ impl<P: Platform> Ready<P> {
 
     /// Shrinks caches, and lowers the bound on free pages, when the heap has fallen.
     fn follow_falls(&self) {
-        let used = self.slabs.pages().live().bytes(P::page_size());
+        let used = self.slabs.used_bytes();
         if self.caches_fall.follow(used, CACHES_FALL, P::now) {
             self.slabs.shrink_all();
         }
