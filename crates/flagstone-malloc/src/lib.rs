@@ -31,6 +31,11 @@ mod report;
 
 use core::panic::PanicInfo;
 
+// Whatever features the `libc` crate was built with for other members of the workspace: this
+// library needs the C library and says so itself.
+#[link(name = "c")]
+unsafe extern "C" {}
+
 /// A broken assumption of our own: one line with its place, and the end.
 #[panic_handler]
 fn panicked(info: &PanicInfo<'_>) -> ! {
