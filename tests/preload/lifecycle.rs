@@ -19,6 +19,26 @@ fn two_thousand_forks_from_eight_allocating_threads_leave_working_children() {
 }
 
 #[test]
+fn forks_do_not_hang_while_streams_are_read_and_flushed() {
+    let program = compile(SCRATCH, "preload/fork_while_streams_flush.c");
+    let finished = succeed(preloaded(program).arg("1000"), LIMIT);
+    assert_eq!(finished.stdout, "1000 forks\n");
+}
+
+#[test]
+fn fork_handlers_registered_before_the_library_was_initialised_may_allocate() {
+    let early = compile_with(SCRATCH, "preload/early_handlers.c", &["-shared", "-fPIC"]);
+    let early = early.to_str().expect("a path of text");
+    let program = compile_with(
+        SCRATCH,
+        "preload/early_forks.c",
+        &["-Wl,--no-as-needed", early],
+    );
+    let finished = succeed(&mut preloaded(program), LIMIT);
+    assert_eq!(finished.stdout, "50 forks\n");
+}
+
+#[test]
 fn a_signal_handler_that_allocates_does_not_disturb_the_code_it_interrupts() {
     let program = compile(SCRATCH, "preload/signal_handler.c");
     let finished = succeed(preloaded(program).arg("5000"), LIMIT);

@@ -33,21 +33,48 @@ pub(super) fn objects<P: Platform>(
             found.sheaf_bytes = found.in_sheaves * cache.geometry().size() as u64;
             continue;
         }
-        for cpu in 0..P::cpu_count() {
-            for slot in [Slot::main(id), Slot::spare(id)] {
-                each_in_slot(slabs, CpuId(cpu), slot, &mut |object| {
-                    found.in_sheaves += 1;
-                    found.sheaf_bytes += resident_bytes(slabs, bits, cache, object);
-                });
-            }
+        each_in_sheaves(slabs, cache, &mut |object| {
+            found.in_sheaves += 1;
+            found.sheaf_bytes += resident_bytes(slabs, bits, cache, object);
+        });
+        each_in_barns(slabs, cache, &mut |object| {
+            found.in_barns += 1;
+            found.barn_bytes += resident_bytes(slabs, bits, cache, object);
+        });
+    }
+}
+
+/// Free objects of `cache` that left their slabs, whatever its engine keeps them in.
+pub(super) fn count_out_and_free<P: Platform>(slabs: &Slabs<P>, cache: &Cache) -> u64 {
+    if cache.engine() != Engine::Sheaf {
+        let held = slabs.cpu_held(cache);
+        return held.private_objects + held.deferred_objects;
+    }
+    let mut objects = 0;
+    each_in_sheaves(slabs, cache, &mut |_| objects += 1);
+    each_in_barns(slabs, cache, &mut |_| objects += 1);
+    objects
+}
+
+/// Visits the objects in the sheaves of CPUs.
+fn each_in_sheaves<P: Platform>(
+    slabs: &Slabs<P>,
+    cache: &Cache,
+    visit: &mut dyn FnMut(NonNull<u8>),
+) {
+    let id = cache.id().index();
+    for cpu in 0..P::cpu_count() {
+        for slot in [Slot::main(id), Slot::spare(id)] {
+            each_in_slot(slabs, CpuId(cpu), slot, visit);
         }
-        for node in 0..slabs.node_count() {
-            let barn = &slabs.node(cache.id(), NodeId(node)).barn;
-            barn.each_object::<P>(&mut |object| {
-                found.in_barns += 1;
-                found.barn_bytes += resident_bytes(slabs, bits, cache, object);
-            });
-        }
+    }
+}
+
+/// Visits the objects in barns.
+fn each_in_barns<P: Platform>(slabs: &Slabs<P>, cache: &Cache, visit: &mut dyn FnMut(NonNull<u8>)) {
+    for node in 0..slabs.node_count() {
+        let barn = &slabs.node(cache.id(), NodeId(node)).barn;
+        barn.each_object::<P>(visit);
     }
 }
 
