@@ -48,6 +48,8 @@ pub struct Place(UnsafeCell<[u8; CpuArea::bytes_for(PLACE_CPUS)]>);
 // SAFETY: given to one heap, which uses it through slot steps only.
 unsafe impl Sync for Place {}
 
+pub use crate::rseq::OFFSETS;
+
 /// See [`Place`].
 pub static PLACE: Place = Place(UnsafeCell::new([0; CpuArea::bytes_for(PLACE_CPUS)]));
 static PLACE_GIVEN: AtomicBool = AtomicBool::new(false);

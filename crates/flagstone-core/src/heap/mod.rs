@@ -19,5 +19,7 @@ mod huge;
 mod upkeep;
 
 pub use bootstrap::{HeapConfig, Ready};
+pub use class::TABLE_MAX;
+pub use gate::Gate;
 pub use heap::{Heap, MIN_ALIGN};
 pub use huge::HugeBlock;

@@ -63,7 +63,8 @@ macro_rules! rseq_sequence {
 }
 
 /// `pop` between start and commit: the index's block, the slot's word, the entry below it. Zero
-/// in `$object` goes to `$empty`. `$cpu` and `$word` are spoiled; `$index` may be `$cpu`.
+/// in `$object` goes to `$empty`. `$cpu` and `$word` are spoiled, all else must last: after an abort
+/// the sequence starts with what the registers hold then.
 #[macro_export]
 macro_rules! rseq_pop {
     ($index:literal, $base:literal, $slot:literal, $cpu:literal, $word:literal, $object:literal, $empty:literal, $window:literal) => {
@@ -83,7 +84,7 @@ macro_rules! rseq_pop {
 }
 
 /// `push` between start and commit. A full sheaf, and `$object` on top of it, go to `$refused`.
-/// `$cpu` and `$word` are spoiled; `$index` may be `$cpu`.
+/// `$cpu` and `$word` are spoiled, all else must last (see [`rseq_pop`](crate::rseq_pop)).
 #[macro_export]
 macro_rules! rseq_push {
     ($index:literal, $base:literal, $slot:literal, $cpu:literal, $word:literal, $object:literal, $refused:literal, $window:literal) => {
