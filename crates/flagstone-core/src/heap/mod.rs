@@ -23,5 +23,7 @@ mod kept;
 mod upkeep;
 
 pub use bootstrap::{HeapConfig, Ready};
+pub use class::TABLE_MAX;
+pub use gate::Gate;
 pub use heap::{Heap, MIN_ALIGN};
 pub use huge_table::HugeBlock;

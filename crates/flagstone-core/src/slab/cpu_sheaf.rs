@@ -57,11 +57,27 @@ impl<P: Platform> Slabs<P> {
 
     pub(crate) fn exchange(&self, slot: Slot, new: Option<OwnSheaf>) -> Option<OwnSheaf> {
         let area = self.area();
-        let word = new.map_or(SheafWord::ABSENT, |sheaf| area.word_of(sheaf.into_raw()));
+        let word = new.map_or(SheafWord::ABSENT, |sheaf| area.word_of(sheaf.into_entry()));
         // SAFETY: the area is ours; the sheaf was owned by the caller and is given up.
         let old = unsafe { P::exchange(area, slot, word) };
         // SAFETY: what was in the slot is ours now (`Platform::exchange`).
-        (!old.is_absent()).then(|| unsafe { OwnSheaf::from_raw(area.sheaf(old)) })
+        unsafe { self.sheaf_of_word(old) }
+    }
+
+    /// The sheaf that a slot's word named, its length written down; `None` for none.
+    ///
+    /// # Safety
+    /// 1. The sheaf is the caller's, out of its slot.
+    pub(crate) unsafe fn sheaf_of_word(&self, word: SheafWord) -> Option<OwnSheaf> {
+        if word.is_absent() {
+            return None;
+        }
+        let entry = self.area().entry(word);
+        let cache = self.pages().pfn_of(entry.as_ptr().cast());
+        let cache = cache.and_then(|pfn| self.cache_of_page(pfn))?;
+        // SAFETY: obligation 1; the entry, which may be the ceiling, lies in the sheaf's memory,
+        // an object of that cache.
+        Some(unsafe { OwnSheaf::from_entry(entry, cache.geometry().size()) })
     }
 
     fn node_here(&self) -> NodeId {

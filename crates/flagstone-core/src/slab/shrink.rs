@@ -42,10 +42,11 @@ impl<P: Platform> Slabs<P> {
 
     fn seize_sheaves(&self, cpu: CpuId, slots: Range<u32>) {
         let mut take = |slot: Slot, word| {
-            // SAFETY: `seize` hands over the sheaf for us alone.
-            let sheaf = unsafe { OwnSheaf::from_raw(self.area().sheaf(word)) };
             let cache = self.cache(CacheId((slot.index() % MAX_CACHES) as u16));
-            self.empty_out(cache, sheaf);
+            // SAFETY: `seize` hands over the sheaf for us alone.
+            if let Some(sheaf) = unsafe { self.sheaf_of_word(word) } {
+                self.empty_out(cache, sheaf);
+            }
         };
         // SAFETY: the area is ours and the slots are inside it.
         unsafe { P::seize(self.area(), cpu, slots, &mut take) };

@@ -90,9 +90,10 @@ impl<P: Platform> Slabs<P> {
         let pages = unsafe { &(*this).pages };
         let node_count = P::node_count();
         let own = |bytes| pages.alloc_own(bytes).ok_or(OutOfMemory);
-        let area = own(CpuArea::bytes_for(P::cpu_count()))?;
         let caches = own(MAX_CACHES * size_of::<Cache>())?.cast::<Cache>();
         let nodes = own(MAX_CACHES * usize::from(node_count) * size_of::<Node>())?.cast::<Node>();
+        let slots = CpuArea::bytes_for(P::cpu_count());
+        let area = P::slot_memory(slots).map_or_else(|| own(slots), Ok)?;
         // SAFETY: obligation 1; each field is written once, the page layer is left alone.
         unsafe {
             // Own memory is zeroed, page-aligned and never freed.

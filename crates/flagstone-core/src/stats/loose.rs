@@ -6,7 +6,7 @@ use super::survey::CacheSurvey;
 use crate::base::{CpuId, NodeId, PageCount};
 use crate::heap::Ready;
 use crate::platform::{
-    CpuArea, MAX_CACHES, Platform, SHEAF_HEADER_BYTES, SheafHeader, SheafWord, Slot,
+    CpuArea, MAX_CACHES, Platform, SHEAF_FRAME_BYTES, SHEAF_HEADER_BYTES, SheafWord, Slot,
 };
 use crate::policy::Engine;
 use crate::slab::{Cache, SHEAF_BYTES_MAX, SHEAF_CACHES, Slabs};
@@ -90,16 +90,15 @@ fn each_in_slot<P: Platform>(
     if word.is_absent() {
         return;
     }
-    let sheaf = slabs.area().sheaf(word);
-    let Some(room) = sheaf_room(slabs, sheaf) else {
+    let entry = slabs.area().entry(word);
+    let Some((sheaf, room)) = sheaf_around(slabs, entry) else {
         return;
     };
-    // SAFETY: the header lies in a page of the heap, which stays readable whatever becomes of
-    // the sheaf (`sheaf_room`); its fields are atomics.
-    let header = unsafe { sheaf.as_ref() };
-    let len = header.len.load(Relaxed).min(room);
-    for index in 0..len as usize {
-        // SAFETY: slots up to `room` lie inside the object that holds the sheaf.
+    let into = entry.addr().get() - sheaf.addr().get();
+    let len = (into.saturating_sub(SHEAF_HEADER_BYTES) / size_of::<usize>()).min(room);
+    for index in 0..len {
+        // SAFETY: slots up to `room` lie inside the object that holds the sheaf, in a page of
+        // the heap, which stays readable whatever becomes of the sheaf.
         let cell = unsafe {
             sheaf
                 .byte_add(SHEAF_HEADER_BYTES)
@@ -113,13 +112,22 @@ fn each_in_slot<P: Platform>(
     }
 }
 
-/// Slots of the memory a sheaf lies in, if it does lie in a slab of sheaves.
-fn sheaf_room<P: Platform>(slabs: &Slabs<P>, sheaf: NonNull<SheafHeader>) -> Option<u32> {
-    let pfn = slabs.pages().pfn_of(sheaf.as_ptr().cast())?;
+/// Where the sheaf with this entry starts and how many slots its memory has, if the entry does
+/// lie in a slab of sheaves. A sheaf starts at a multiple of its memory.
+fn sheaf_around<P: Platform>(
+    slabs: &Slabs<P>,
+    entry: NonNull<*mut u8>,
+) -> Option<(NonNull<u8>, usize)> {
+    let pfn = slabs.pages().pfn_of(entry.as_ptr().cast())?;
     let cache = slabs.cache_of_page(pfn)?;
     let bytes = cache.geometry().size();
-    (cache.id().index() <= SHEAF_CACHES && bytes <= SHEAF_BYTES_MAX)
-        .then(|| ((bytes - SHEAF_HEADER_BYTES) / size_of::<usize>()) as u32)
+    if cache.id().index() > SHEAF_CACHES || bytes > SHEAF_BYTES_MAX {
+        return None;
+    }
+    let into = entry.addr().get() & (bytes - 1);
+    // SAFETY: objects of these caches lie at multiples of their size, which is a power of two.
+    let sheaf = unsafe { entry.cast::<u8>().byte_sub(into) };
+    Some((sheaf, (bytes - SHEAF_FRAME_BYTES) / size_of::<usize>()))
 }
 
 /// Resident bytes of an object of `cache` at an address that may be stale.

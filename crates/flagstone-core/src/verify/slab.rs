@@ -327,8 +327,14 @@ fn sheaves_of<P: Platform>(slabs: &Slabs<P>, cache: &Cache) -> Result<Sheaves, B
             if word.is_absent() {
                 continue;
             }
-            let sheaf = slabs.area().sheaf(word);
-            // SAFETY: nothing is under way (module documentation), so the slot's sheaf is live.
+            // SAFETY: nothing is under way (module documentation), so the slot's sheaf is live and
+            // nobody else looks; `count_sheaf` gives it up again.
+            let sheaf = unsafe { slabs.sheaf_of_word(word) };
+            holds(cache, Pfn::NONE, "slot.one-home", sheaf.is_some())?;
+            let Some(sheaf) = sheaf.map(crate::slab::OwnSheaf::into_raw) else {
+                continue;
+            };
+            // SAFETY: as above.
             let objects = unsafe { count_sheaf(slabs, cache, sheaf)? };
             found.sheaves += 1;
             found.objects += objects;
@@ -396,6 +402,7 @@ unsafe fn count_sheaf<P: Platform>(
     let sheaf = unsafe { crate::slab::OwnSheaf::from_raw(sheaf) };
     let bounded = sheaf.len() <= sheaf.capacity();
     holds(cache, Pfn::NONE, "slot.len-bounded", bounded)?;
+    holds(cache, Pfn::NONE, "slot.fenced", sheaf.is_fenced())?;
     for index in 0..sheaf.len() {
         let home = sheaf
             .get(index)
