@@ -14,7 +14,7 @@ pub fn register(
     child: extern "C" fn(),
 ) -> Result<(), flagstone_core::platform::OutOfMemory> {
     // SAFETY: the handlers live as long as the program: the library is never unloaded.
-    let result = unsafe { pthread_atfork(Some(prepare), Some(parent), Some(child)) };
+    let result = unsafe { at_fork(prepare, parent, child) };
     if result == 0 {
         Ok(())
     } else {
@@ -22,12 +22,41 @@ pub fn register(
     }
 }
 
-unsafe extern "C" {
-    fn pthread_atfork(
-        prepare: Option<extern "C" fn()>,
-        parent: Option<extern "C" fn()>,
-        child: Option<extern "C" fn()>,
-    ) -> core::ffi::c_int;
+/// `pthread_atfork`, as far as it lies in the C library itself. glibc links a part of it into every
+/// object, which would name the object by its start-up code; we have none of that.
+///
+/// # Safety
+/// 1. The handlers are never unloaded.
+unsafe fn at_fork(
+    prepare: extern "C" fn(),
+    parent: extern "C" fn(),
+    child: extern "C" fn(),
+) -> core::ffi::c_int {
+    #[cfg(target_env = "gnu")]
+    {
+        unsafe extern "C" {
+            fn __register_atfork(
+                prepare: extern "C" fn(),
+                parent: extern "C" fn(),
+                child: extern "C" fn(),
+                object: *mut core::ffi::c_void,
+            ) -> core::ffi::c_int;
+        }
+        // SAFETY: obligation 1; without an object the handlers stay for good.
+        unsafe { __register_atfork(prepare, parent, child, core::ptr::null_mut()) }
+    }
+    #[cfg(not(target_env = "gnu"))]
+    {
+        unsafe extern "C" {
+            fn pthread_atfork(
+                prepare: extern "C" fn(),
+                parent: extern "C" fn(),
+                child: extern "C" fn(),
+            ) -> core::ffi::c_int;
+        }
+        // SAFETY: obligation 1.
+        unsafe { pthread_atfork(prepare, parent, child) }
+    }
 }
 
 /// What the child must do for this layer: locks of CPUs whose holders no longer exist are freed.
