@@ -79,7 +79,7 @@ fn variable(name: &str) -> String {
 /// Builds the library; where it lies.
 fn build(crates: &Path, out: &Path) -> PathBuf {
     for name in SOURCES {
-        for part in ["src", "Cargo.toml", "build.rs"] {
+        for part in ["src", "Cargo.toml", "build.rs", "layout.ld"] {
             let path = crates.join(name).join(part);
             if path.exists() {
                 println!("cargo::rerun-if-changed={}", path.display());

@@ -53,9 +53,18 @@ pub fn directory() -> Option<&'static [u8]> {
 
 /// The policy the environment asks for.
 pub fn policy() -> Policy {
-    if privileged() {
-        return Policy::default();
+    let mut any = false;
+    each_text(|_| any = true);
+    if any && !privileged() {
+        asked_policy()
+    } else {
+        Policy::default()
     }
+}
+
+#[cold]
+#[inline(never)]
+fn asked_policy() -> Policy {
     let mut policy = named_policy().unwrap_or_default();
     if let Some(list) = value_of("CONF") {
         for item in list.split(',').filter(|item| !item.is_empty()) {

@@ -142,10 +142,16 @@ impl<P: Platform> Ready<P> {
             falls.from.store(peak, Relaxed);
             falls.at.store(P::now(), Relaxed);
             falls.peak.store(used, Relaxed);
-            self.slabs.shrink_all();
-            // Scattered free pages hold on to descriptors of all the memory between them.
-            self.slabs.pages().trim(used / KEPT_SHARE);
+            self.fall_to(used);
         }
+    }
+
+    /// Shrinks the heap to what is in use.
+    #[inline(never)]
+    fn fall_to(&self, used: usize) {
+        self.slabs.shrink_all();
+        // Scattered free pages hold on to descriptors of all the memory between them.
+        self.slabs.pages().trim(used / KEPT_SHARE);
     }
 
     /// Gives back all that is cached, but `keep` bytes of free pages. Returns bytes given back
