@@ -40,6 +40,37 @@ pub enum Inner {
 }
 
 impl Inner {
+    /// The workload of this full name, without making the whole list: what a measured process
+    /// touches is resident in every row.
+    pub fn named(name: &str) -> Option<Self> {
+        let number = |text: &str| text.parse::<usize>().ok();
+        Some(match name {
+            "mixed" => Self::Mixed,
+            "larson" => Self::Larson,
+            "threads" => Self::Threads,
+            "realloc" => Self::Realloc,
+            "calloc" => Self::Calloc,
+            "giveback" => Self::Giveback,
+            "scatter" => Self::Scatter,
+            _ => {
+                let (kind, rest) = name.split_once('-')?;
+                match kind {
+                    "pair" => Self::Pair(number(rest)?),
+                    "batch" => {
+                        let (order, size) = rest.split_once('-')?;
+                        let (_, order) = ORDERS.into_iter().find(|known| known.0 == order)?;
+                        Self::Batch(order, number(size)?)
+                    }
+                    "one" => {
+                        let freeing = rest.strip_prefix("alloc-")?.strip_suffix("-free")?;
+                        Self::OneAlloc(number(freeing)?)
+                    }
+                    _ => return None,
+                }
+            }
+        })
+    }
+
     /// Does the work in this process.
     pub fn run(self, job: Job) -> Result<Sample, Damage> {
         match self {
@@ -228,6 +259,19 @@ mod tests {
         );
         assert_eq!(names(&["batch-*-4096"]).len(), 3);
         assert_eq!(names(&[]).len(), all().len());
+    }
+
+    #[test]
+    fn a_measured_process_knows_every_workload_it_runs_by_its_name() {
+        for workload in all() {
+            let own = match workload.kind {
+                Kind::Inner(inner) => Some(inner),
+                Kind::Start | Kind::Python => None,
+            };
+            assert_eq!(Inner::named(&workload.name), own, "{}", workload.name);
+        }
+        assert_eq!(Inner::named("batch-sideways-64"), None);
+        assert_eq!(Inner::named("pair"), None);
     }
 
     #[test]
