@@ -67,6 +67,7 @@ impl Bounds {
 impl<P: Platform> Slabs<P> {
     /// Looks at what the process may use, and keeps within it from now on. No lock is held by
     /// the caller.
+    #[inline(never)]
     pub fn look_at_means(&self) {
         let means = P::means();
         let before = self.bounds.means();

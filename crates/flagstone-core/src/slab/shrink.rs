@@ -20,6 +20,7 @@ use core::ops::Range;
 
 impl<P: Platform> Slabs<P> {
     /// Empties every sheaf of every cache, on all CPUs, and gives back empty slabs.
+    #[inline(never)]
     pub fn shrink_all(&self) {
         for cpu in 0..P::cpu_count() {
             self.seize_sheaves(CpuId(cpu), 0..2 * MAX_CACHES as u32);
