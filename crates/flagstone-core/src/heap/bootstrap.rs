@@ -12,7 +12,7 @@ use super::class::usable_classes;
 use super::falls::Falls;
 use super::gate::Gate;
 use super::heap::Heap;
-use super::huge::HugeTable;
+use super::huge_table::HugeTable;
 use crate::page::PageConfig;
 use crate::platform::{Lock, LockKind, OutOfMemory, Platform};
 use crate::policy::Policy;

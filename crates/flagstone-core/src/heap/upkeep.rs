@@ -8,7 +8,7 @@
 
 use super::bootstrap::Ready;
 use super::heap::Heap;
-use super::huge::HugeBlock;
+use super::huge_table::HugeBlock;
 use crate::base::NodeId;
 use crate::platform::{MAX_CACHES, Platform, RawLock};
 use crate::slab::Slabs;
@@ -62,6 +62,13 @@ impl<P: Platform> Ready<P> {
         }
     }
 
+    /// Visits every freed huge block that is kept, under the same lock.
+    pub fn each_kept(&self, visit: impl FnMut(&HugeBlock)) {
+        if let Ok(table) = self.huge.lock::<P>() {
+            table.kept.blocks().for_each(visit);
+        }
+    }
+
     /// Where the table of huge blocks lies, and its bytes.
     #[must_use]
     pub fn huge_table_memory(&self) -> Option<(NonNull<u8>, usize)> {
@@ -100,6 +107,9 @@ impl<P: Platform> Ready<P> {
         if second || (self.slabs.bounds.unknown() && used >= LOOK_BYTES_MIN) {
             self.slabs.look_at_means();
         }
+        if second {
+            self.decay_kept();
+        }
         self.slabs.sweep_if_due();
         if self.watched.load(Relaxed) {
             P::observe();
@@ -109,7 +119,7 @@ impl<P: Platform> Ready<P> {
 
     /// Shrinks caches, and after a deep fall the bound on free pages, when the heap has fallen.
     fn follow_falls(&self) {
-        let used = self.slabs.pages().live().bytes(P::page_size());
+        let used = self.slabs.used_bytes();
         if self.shallow.follow(used, SHALLOW, P::now) {
             self.slabs.shrink_large();
         }
@@ -124,7 +134,7 @@ impl<P: Platform> Ready<P> {
     pub fn trim(&self, keep: usize) -> usize {
         self.slabs.shrink_all();
         self.slabs.sweep();
-        self.slabs.pages().trim(keep)
+        self.drop_kept() + self.slabs.pages().trim(keep)
     }
 
     /// Every lock above the page layer, in the order in which they may be taken.

@@ -140,6 +140,13 @@ impl<P: Platform> PageAllocator<P> {
         (pfn < zone.frontier()).then_some(pfn)
     }
 
+    /// The memory node a page belongs to.
+    #[inline]
+    #[must_use]
+    pub fn node_of(&self, pfn: Pfn) -> NodeId {
+        self.zone_of(pfn).node()
+    }
+
     /// The head of the live slab or run that holds a page; `None` if the page is free.
     #[inline]
     #[must_use]

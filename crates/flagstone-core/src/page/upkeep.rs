@@ -61,15 +61,15 @@ impl<P: Platform> PageAllocator<P> {
     pub fn tick(&self) -> bool {
         let now = P::now();
         let last = self.ticked().load(Relaxed);
-        now.wrapping_sub(last) >= TICK_NS && self.decay(last, now)
+        if now.wrapping_sub(last) < TICK_NS {
+            return false;
+        }
+        let taken = self.ticked().compare_exchange(last, now, Relaxed, Relaxed);
+        taken.is_ok() && last != 0 && self.decay()
     }
 
     #[cold]
-    fn decay(&self, last: u64, now: u64) -> bool {
-        let taken = self.ticked().compare_exchange(last, now, Relaxed, Relaxed);
-        if taken.is_err() || last == 0 {
-            return false;
-        }
+    fn decay(&self) -> bool {
         for zone in self.zones() {
             for cpu in 0..P::cpu_count() {
                 zone.decay_pageset(self.memmap(), CpuId(cpu));

@@ -66,9 +66,13 @@ impl<P: Platform> Slabs<P> {
             return;
         }
         self.sweeps.flushed_bytes.store(0, Relaxed);
-        if self.idle_bytes() < share {
-            return;
+        if self.idle_bytes() >= share {
+            self.sweep_now(share, back_off);
         }
+    }
+
+    #[inline(never)]
+    fn sweep_now(&self, share: usize, back_off: u32) {
         let before = self.pages().holes().0;
         let refilled = self.sweeps.refilled_pages.swap(0, Relaxed);
         let last = self.sweeps.last_pages.load(Relaxed);
