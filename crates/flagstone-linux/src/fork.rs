@@ -35,15 +35,17 @@ pub fn register(
     LOCK.find(libc::RTLD_DEFAULT, c"_IO_list_lock");
     UNLOCK.find(libc::RTLD_DEFAULT, c"_IO_list_unlock");
     RESET.find(libc::RTLD_DEFAULT, c"_IO_list_resetlock");
-    if at_fork(Some(prepare), Some(parent), Some(child)) == 0 {
+    let result = at_fork(Some(prepare), Some(parent), Some(child));
+    if result == 0 {
         Ok(())
     } else {
         Err(OutOfMemory)
     }
 }
 
-/// `pthread_atfork` for the life of the program: the library is never unloaded. glibc's own names
-/// the library by its start-up code; ours has none.
+/// `pthread_atfork`, as far as it lies in the C library itself. glibc links a part of it into every
+/// object, which would name the object by its start-up code; we have none of that. Without an
+/// object the handlers stay for good.
 #[cfg(target_env = "gnu")]
 fn at_fork(prepare: Handler, parent: Handler, child: Handler) -> c_int {
     pass_on(prepare, parent, child, core::ptr::null_mut())
