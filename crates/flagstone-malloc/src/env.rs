@@ -219,7 +219,7 @@ fn each_text(mut each: impl FnMut(&'static CStr)) {
         }
         let ours = PREFIX.bytes().enumerate().all(|(at, byte)| {
             // SAFETY: a byte that differs, and so the string's last, is the last one looked at.
-            unsafe { text.add(at).read() }.cast_unsigned() == byte
+            unsafe { text.cast::<u8>().add(at).read() == byte }
         });
         if ours {
             // SAFETY: the environment's strings end in a zero byte and outlive start-up.
