@@ -27,7 +27,7 @@ use crate::waiters::Waiters;
 use core::cell::{Cell, RefCell};
 use core::fmt;
 use corosensei::Yielder;
-use flagstone_core::platform::LockKind;
+use flagstone_core::platform::{Function, LockKind};
 
 /// How virtual CPUs take turns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -133,6 +133,9 @@ pub(crate) struct Thread {
     pub(crate) yielder: Cell<*const Yielder<(), ()>>,
     pub(crate) held: RefCell<Vec<LockKind>>,
     pub(crate) tally: Tally,
+    /// To whom its time belongs, and until when it is booked.
+    pub(crate) function: Cell<Function>,
+    pub(crate) booked_to: Cell<Ps>,
 }
 
 /// A virtual machine.
@@ -234,6 +237,8 @@ impl Vm {
             yielder: Cell::new(core::ptr::null()),
             held: RefCell::new(Vec::new()),
             tally: Tally::default(),
+            function: Cell::new(Function::Rest),
+            booked_to: Cell::new(0),
         });
         Self {
             chance: Chance::new(options.seed).fork(0),
