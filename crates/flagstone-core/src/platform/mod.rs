@@ -25,8 +25,8 @@ pub mod testing;
 pub use cost::{Access, Line, Work};
 pub use lock::{Guard, Lock, LockKind, RawLock, Reentered};
 pub use percpu::{
-    CPU_STRIDE, CpuArea, ENTRY_UNUSED, INDEX_ROUNDING, LockedSlots, MAX_CACHES,
-    SHEAF_FRAME_BYTES, SHEAF_HEADER_BYTES, SheafHeader, SheafWord, Slot, WORD_BIAS,
+    CPU_STRIDE, CpuArea, ENTRY_UNUSED, INDEX_ROUNDING, LockedSlots, MAX_CACHES, SHEAF_FRAME_BYTES,
+    SHEAF_HEADER_BYTES, SheafHeader, SheafWord, Slot, WORD_BIAS,
 };
 
 use crate::base::{CpuId, Means, NodeId, PageSize};

@@ -76,7 +76,11 @@ impl OwnSheaf {
         let sheaf = Self(header);
         for index in 0..capacity {
             // SAFETY: obligation 1; below the capacity.
-            unsafe { sheaf.slot(index).write(core::ptr::without_provenance_mut(ENTRY_UNUSED)) };
+            unsafe {
+                sheaf
+                    .slot(index)
+                    .write(core::ptr::without_provenance_mut(ENTRY_UNUSED))
+            };
         }
         // SAFETY: obligation 1; the ceiling follows the last slot.
         unsafe { sheaf.entry(capacity).write(core::ptr::null_mut()) };
@@ -300,6 +304,9 @@ mod tests {
         assert_eq!(sheaf.len(), 3);
         // SAFETY: given up by the one and taken by the other, nothing between.
         let again = unsafe { OwnSheaf::from_entry(sheaf.into_entry(), 64) };
-        assert_eq!((again.len(), again.address()), (3, start.as_ptr().cast_const()));
+        assert_eq!(
+            (again.len(), again.address()),
+            (3, start.as_ptr().cast_const())
+        );
     }
 }

@@ -29,7 +29,9 @@ const _: () = assert!(Gate::STEP == 16, "malloc divides by 16");
 macro_rules! own_line {
     ($section:literal) => {
         core::arch::global_asm!(concat!(
-            ".pushsection ", $section, ",\"ax\",@progbits\n.p2align 6\n.popsection"
+            ".pushsection ",
+            $section,
+            ",\"ax\",@progbits\n.p2align 6\n.popsection"
         ));
     };
 }
