@@ -10,6 +10,8 @@
 
 #[cfg(target_arch = "x86_64")]
 mod straight;
+#[cfg(target_arch = "x86_64")]
+mod window;
 
 #[cfg(target_arch = "x86_64")]
 mod tests {

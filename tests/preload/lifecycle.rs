@@ -74,6 +74,26 @@ fn threads_may_hand_blocks_on_while_another_trims() {
 }
 
 #[test]
+fn plugins_that_bind_to_their_own_libraries_first_share_the_heap() {
+    let plugin = compile_with(SCRATCH, "preload/deepbind_plugin.c", &["-shared", "-fPIC"]);
+    let folder = plugin.parent().expect("a folder").display();
+    let name = plugin.file_name().expect("a name");
+    let run_path = format!("-Wl,--enable-new-dtags,-rpath,{folder}");
+    let program = compile_with(SCRATCH, "preload/deepbind.c", &[&run_path]);
+    let finished = succeed(preloaded(program).arg(name), LIMIT);
+    assert_eq!(finished.stdout, "done\n");
+}
+
+#[test]
+fn huge_blocks_freed_and_wanted_again_are_not_faulted_in_anew() {
+    let program = compile(SCRATCH, "preload/huge_loop.c");
+    let finished = succeed(&mut preloaded(program), LIMIT);
+    let faults: i64 = finished.stdout.trim().parse().expect("a count");
+    // Ninety rounds of 2048 pages; a second of a busy machine may pass and give one back.
+    assert!(faults < 20 * 2048, "{faults} faults");
+}
+
+#[test]
 fn a_threaded_cpp_program_with_sized_deletes_runs() {
     let program = compile_with(
         SCRATCH,

@@ -35,8 +35,7 @@ pub fn register(
     LOCK.find(libc::RTLD_DEFAULT, c"_IO_list_lock");
     UNLOCK.find(libc::RTLD_DEFAULT, c"_IO_list_unlock");
     RESET.find(libc::RTLD_DEFAULT, c"_IO_list_resetlock");
-    // SAFETY: the handlers live as long as the program: the library is never unloaded.
-    let result = unsafe { pthread_atfork(Some(prepare), Some(parent), Some(child)) };
+    let result = at_fork(Some(prepare), Some(parent), Some(child));
     if result == 0 {
         Ok(())
     } else {
@@ -44,8 +43,21 @@ pub fn register(
     }
 }
 
-unsafe extern "C" {
-    fn pthread_atfork(prepare: Handler, parent: Handler, child: Handler) -> c_int;
+/// `pthread_atfork`, as far as it lies in the C library itself. glibc links a part of it into every
+/// object, which would name the object by its start-up code; we have none of that. Without an
+/// object the handlers stay for good.
+#[cfg(target_env = "gnu")]
+fn at_fork(prepare: Handler, parent: Handler, child: Handler) -> c_int {
+    pass_on(prepare, parent, child, core::ptr::null_mut())
+}
+
+#[cfg(not(target_env = "gnu"))]
+fn at_fork(prepare: Handler, parent: Handler, child: Handler) -> c_int {
+    unsafe extern "C" {
+        fn pthread_atfork(prepare: Handler, parent: Handler, child: Handler) -> c_int;
+    }
+    // SAFETY: the handlers live as long as the program: the library is never unloaded.
+    unsafe { pthread_atfork(prepare, parent, child) }
 }
 
 /// Passes a registration on to the C library's own function of that name, for a library that

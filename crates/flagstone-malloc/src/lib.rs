@@ -10,6 +10,7 @@
 //!   init      the one static heap, built at the first call that needs it
 //!   env       FLAGSTONE_<OPTION>, FLAGSTONE_CONF → Policy
 //!   fork      handlers around fork       line   text without allocation
+//!   deepbind  plugins that would bypass the library
 //!   report    where the memory went, for `flagstone run`
 //! ```
 //!
@@ -23,6 +24,8 @@
 mod aligned;
 mod c_abi;
 mod cxx;
+#[cfg(target_arch = "x86_64")]
+mod deepbind;
 mod env;
 mod fork;
 mod hot;

@@ -191,6 +191,14 @@ pub(super) fn huge<P: Platform>(
         ledger.add(Line::HugeRounding, (resident - asked) as u64);
         ledger.untouched += (block.bytes - resident.min(block.bytes)) as u64;
     });
+    heap.each_kept(|block| {
+        if let Some(start) = NonNull::new(block.address as *mut u8) {
+            let resident = residency.count(start, page_size.pages_for(block.bytes));
+            let resident = PageCount(resident).bytes(page_size) as u64;
+            ledger.add(Line::FreePages, resident);
+            ledger.released += block.bytes as u64 - resident;
+        }
+    });
     if let Some((start, bytes)) = heap.huge_table_memory() {
         let pages = page_size.pages_for(bytes);
         let resident = PageCount(residency.count(start, pages)).bytes(page_size);
@@ -219,4 +227,5 @@ pub fn each_owned_part<P: Platform>(
         part(table.addr().get(), table.addr().get() + bytes);
     }
     heap.each_huge(|block| part(block.address, block.address + block.bytes));
+    heap.each_kept(|block| part(block.address, block.address + block.bytes));
 }

@@ -344,7 +344,7 @@ fn sheaves_of<P: Platform>(slabs: &Slabs<P>, cache: &Cache) -> Result<Sheaves, B
     for node in (0..slabs.node_count()).map(NodeId) {
         let barn = &slabs.node(cache.id(), node).barn;
         let mut broken = None;
-        let (mut full, mut empty) = (0, 0);
+        let (mut full, mut empty, mut stored) = (0, 0, 0);
         barn.each::<P>(&mut |sheaf, is_full| {
             if is_full {
                 full += 1;
@@ -353,7 +353,10 @@ fn sheaves_of<P: Platform>(slabs: &Slabs<P>, cache: &Cache) -> Result<Sheaves, B
             }
             // SAFETY: the barn holds the sheaf, under its lock.
             match unsafe { count_sheaf(slabs, cache, sheaf) } {
-                Ok(objects) => found.objects += objects,
+                Ok(objects) => {
+                    found.objects += objects;
+                    stored += if is_full { objects } else { 0 };
+                }
                 Err(what) => broken = Some(what),
             }
         });
@@ -373,6 +376,13 @@ fn sheaves_of<P: Platform>(slabs: &Slabs<P>, cache: &Cache) -> Result<Sheaves, B
             "barn.counted",
             u64::from(barn.empty()),
             empty,
+        )?;
+        same(
+            cache,
+            Pfn::NONE,
+            "barn.counted",
+            u64::from(barn.stored()),
+            stored,
         )?;
         found.sheaves += full + empty;
     }
