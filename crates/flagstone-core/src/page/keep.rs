@@ -4,6 +4,7 @@
 //!   bound = min(most, max(min, in use × share / 1024, raised))
 //!   raised: doubled when a quarter of what was given back within a second was wanted again;
 //!           falls by an eighth each second; at most max and the peak in use
+//!   after a deep fall of the heap, until memory is wanted again, at most a part of what is in use
 //! ```
 //!
 //! Locking: the zone's. Plain arithmetic; nothing here gives memory back (`release`).
@@ -18,6 +19,15 @@ use crate::base::PageSize;
 /// slower cycles and keeps more for them.
 const REGRET_NS: u64 = 1_000_000_000;
 
+/// What stays of free pages while a heap that needs `in_use` pages falls.
+///
+/// Why a 64th: a fall is followed by more frees, not by allocations; at a 32nd and less the bound
+/// is a visible part of what is left after frees at random. An eighth of the usual least amount
+/// keeps small heaps from giving back page by page.
+fn fallen_bound(min: usize, in_use: usize) -> usize {
+    (in_use / 64).max(min / 8)
+}
+
 /// The bound of one zone, in pages.
 #[derive(Debug)]
 pub(super) struct Keep {
@@ -26,6 +36,7 @@ pub(super) struct Keep {
     max: usize,
     most: usize,
     raised: usize,
+    fallen: bool,
     peak: usize,
     released: usize,
     reused: usize,
@@ -41,6 +52,7 @@ impl Keep {
             max: rule.max_bytes >> page_size.shift(),
             most: usize::MAX,
             raised: 0,
+            fallen: false,
             peak: 0,
             released: 0,
             reused: 0,
@@ -52,7 +64,15 @@ impl Keep {
     #[inline]
     pub(super) fn bound(&self, in_use: usize) -> usize {
         let wanted = self.min.max(in_use * self.share / 1024).max(self.raised);
+        if self.fallen {
+            return wanted.min(self.most).min(fallen_bound(self.min, in_use));
+        }
         wanted.min(self.most)
+    }
+
+    /// The heap fell deep: little stays until memory is wanted again.
+    pub(super) fn note_fall(&mut self) {
+        self.fallen = true;
     }
 
     /// From now on no more than `most` pages stay, whatever the rule says.
@@ -63,7 +83,10 @@ impl Keep {
     /// Notes how many pages are in use.
     #[inline]
     pub(super) fn note_use(&mut self, in_use: usize) {
-        self.peak = self.peak.max(in_use);
+        if in_use > self.peak {
+            self.peak = in_use;
+            self.fallen = false;
+        }
     }
 
     /// Notes that pages were given back.
@@ -94,7 +117,10 @@ impl Keep {
         self.reused += pages;
         if self.reused >= self.released.div_ceil(4) {
             let most = self.max.min(self.peak);
-            self.raised = (self.raised.max(self.min) * 2).min(most);
+            if !self.fallen {
+                self.raised = (self.raised.max(self.min) * 2).min(most);
+            }
+            self.fallen = false;
             self.released = 0;
             self.reused = 0;
         }

@@ -25,8 +25,8 @@ pub mod testing;
 pub use cost::{Access, Line, Work};
 pub use lock::{Guard, Lock, LockKind, RawLock, Reentered};
 pub use percpu::{
-    CPU_STRIDE, CpuArea, INDEX_ROUNDING, LockedSlots, MAX_CACHES, SHEAF_HEADER_BYTES, SheafHeader,
-    SheafWord, Slot,
+    CPU_STRIDE, CpuArea, ENTRY_UNUSED, INDEX_ROUNDING, LockedSlots, MAX_CACHES, SHEAF_FRAME_BYTES,
+    SHEAF_HEADER_BYTES, SheafHeader, SheafWord, Slot, WORD_BIAS,
 };
 
 use crate::base::{CpuId, Means, NodeId, PageSize};
@@ -167,6 +167,13 @@ pub unsafe trait Platform: Sized + 'static {
     }
 
     // ---- per-CPU slots: see percpu.rs ---------------------------------------------------
+
+    /// `bytes` of zeroed memory, aligned to a page, that this world keeps for the slots of one
+    /// heap at a place its fast path knows without looking it up; the caller's for ever. `None`
+    /// (the default, too many bytes, or given away): a heap takes memory of its own.
+    fn slot_memory(_bytes: usize) -> Option<NonNull<u8>> {
+        None
+    }
 
     /// Takes the top object of the sheaf in `slot` of the current CPU; `None` if it is empty.
     ///

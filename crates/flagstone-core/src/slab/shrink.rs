@@ -13,13 +13,14 @@ use super::cache::Cache;
 use super::node::Node;
 use super::sheaf::OwnSheaf;
 use super::slab::Slab;
-use super::slabs::{BARN_BYTES_FIRST, Slabs};
+use super::slabs::Slabs;
 use crate::base::{CacheId, CpuId, NodeId, Pfn};
 use crate::platform::{MAX_CACHES, Platform, Slot};
 use core::ops::Range;
 
 impl<P: Platform> Slabs<P> {
     /// Empties every sheaf of every cache, on all CPUs, and gives back empty slabs.
+    #[inline(never)]
     pub fn shrink_all(&self) {
         for cpu in 0..P::cpu_count() {
             self.seize_sheaves(CpuId(cpu), 0..2 * MAX_CACHES as u32);
@@ -42,10 +43,11 @@ impl<P: Platform> Slabs<P> {
 
     fn seize_sheaves(&self, cpu: CpuId, slots: Range<u32>) {
         let mut take = |slot: Slot, word| {
-            // SAFETY: `seize` hands over the sheaf for us alone.
-            let sheaf = unsafe { OwnSheaf::from_raw(self.area().sheaf(word)) };
             let cache = self.cache(CacheId((slot.index() % MAX_CACHES) as u16));
-            self.empty_out(cache, sheaf);
+            // SAFETY: `seize` hands over the sheaf for us alone.
+            if let Some(sheaf) = unsafe { self.sheaf_of_word(word) } {
+                self.empty_out(cache, sheaf);
+            }
         };
         // SAFETY: the area is ours and the slots are inside it.
         unsafe { P::seize(self.area(), cpu, slots, &mut take) };
@@ -53,7 +55,7 @@ impl<P: Platform> Slabs<P> {
 
     /// What of shrinking concerns a cache's shared parts.
     fn shrink_shared(&self, cache: &Cache) {
-        cache.shrink_sizing(BARN_BYTES_FIRST);
+        cache.shrink_sizing();
         self.flush_cpus(cache);
         for node in 0..self.node_count() {
             let node = self.node(cache.id(), NodeId(node));
@@ -62,7 +64,7 @@ impl<P: Platform> Slabs<P> {
         }
     }
 
-    fn empty_barn(&self, cache: &Cache, node: &Node) {
+    pub(crate) fn empty_barn(&self, cache: &Cache, node: &Node) {
         // Bounded: a barn that other CPUs keep filling must not hold us here.
         let mut sheaves = node.barn.full() + node.barn.empty();
         while sheaves > 0 {

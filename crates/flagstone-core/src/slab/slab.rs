@@ -61,8 +61,10 @@ impl<'a, P: Platform> Slab<'a, P> {
     pub unsafe fn at(slabs: &'a Slabs<P>, cache: &'a Cache, pfn: Pfn) -> Self {
         let descriptor = slabs.pages().descriptor(pfn);
         let start = slabs.pages().address(pfn);
-        // SAFETY: obligation 1; descriptors of adjoining pages adjoin.
-        let links = unsafe { Links::new(descriptor, start, cache.geometry(), slabs.secret()) };
+        let seal = Links::<P>::seal_of(slabs.secret(), descriptor.spare.load(Relaxed));
+        let aside = slabs.pages().links_of(pfn);
+        // SAFETY: obligation 1.
+        let links = unsafe { Links::new(aside, start, cache.geometry(), seal) };
         Self {
             slabs,
             cache,
