@@ -408,3 +408,6 @@ impl Policy {
         }
     }
 }
+
+#[cfg(test)]
+mod space_tests;
