@@ -305,7 +305,11 @@ fn every_exception_is_in_the_table_with_its_number_of_rows() {
     for row in caches() {
         let boot = &boots[row.boot];
         let policy = boot.policy();
-        let who = if debugged(&row) { "debugged" } else { row.cache };
+        let who = if debugged(&row) {
+            "debugged"
+        } else {
+            row.cache
+        };
         let mut differs = |what, equal: bool| {
             if !equal {
                 *found.entry((what, who)).or_default() += 1;

@@ -93,7 +93,11 @@ fn the_dearer_prediction_of_a_boot_parameter_is_never_below_what_it_really_cost(
             // nine points more.
             let dear = change(slots.max(partial));
             let error = dear - change(real);
-            assert!((0.0..9.0).contains(&error), "{}: {error:+.1}", boots[to].name);
+            assert!(
+                (0.0..9.0).contains(&error),
+                "{}: {error:+.1}",
+                boots[to].name
+            );
         }
     }
 }
