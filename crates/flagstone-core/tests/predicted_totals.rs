@@ -36,7 +36,7 @@ fn predicted(policy: &Policy, boot: &Boot, rows: &[&CacheRow]) -> (u64, u64) {
 
 fn allocated(boot: &Boot, rows: &[&CacheRow]) -> u64 {
     rows.iter()
-        .map(|row| row.slabs * (boot.page_size.bytes() as u64) << row.order)
+        .map(|row| row.slabs * ((boot.page_size.bytes() as u64) << row.order))
         .sum()
 }
 
