@@ -97,6 +97,8 @@ pub struct Workload {
     pub kind: Kind,
     /// How many tasks it takes.
     pub tasks: Tasks,
+    /// Where its tasks sit if the user does not say: as the published harness puts them.
+    pub placement: Placement,
     /// Makes its programs.
     pub make: for<'a> fn(&'a Env<'a>) -> Vec<(u32, Program<'a>)>,
 }
@@ -112,6 +114,7 @@ pub const WORKLOADS: &[Workload] = &[
         unit: "mmap and munmap",
         kind: Kind::Steady,
         tasks: ANY,
+        placement: Placement::Compact,
         make: mmap1::make,
     },
     Workload {
@@ -120,6 +123,7 @@ pub const WORKLOADS: &[Workload] = &[
         unit: "message",
         kind: Kind::Steady,
         tasks: PAIRS,
+        placement: Placement::Spread,
         make: hackbench::make,
     },
     Workload {
@@ -128,6 +132,7 @@ pub const WORKLOADS: &[Workload] = &[
         unit: "object freed",
         kind: Kind::Finite,
         tasks: ANY,
+        placement: Placement::Spread,
         make: one_alloc_n_free::make,
     },
     Workload {
@@ -136,6 +141,7 @@ pub const WORKLOADS: &[Workload] = &[
         unit: "page faulted in",
         kind: Kind::Steady,
         tasks: ANY,
+        placement: Placement::Spread,
         make: kbuild::make,
     },
     Workload {
@@ -144,6 +150,7 @@ pub const WORKLOADS: &[Workload] = &[
         unit: "message",
         kind: Kind::Steady,
         tasks: PAIRS,
+        placement: Placement::Spread,
         make: sctp::make,
     },
     Workload {
@@ -152,6 +159,7 @@ pub const WORKLOADS: &[Workload] = &[
         unit: "64 KiB message",
         kind: Kind::Steady,
         tasks: PAIRS,
+        placement: Placement::Spread,
         make: af_unix::make,
     },
     Workload {
@@ -160,6 +168,7 @@ pub const WORKLOADS: &[Workload] = &[
         unit: "segment",
         kind: Kind::Steady,
         tasks: PAIRS,
+        placement: Placement::Spread,
         make: netio::make,
     },
     Workload {
@@ -168,6 +177,7 @@ pub const WORKLOADS: &[Workload] = &[
         unit: "block replaced",
         kind: Kind::Steady,
         tasks: ANY,
+        placement: Placement::Spread,
         make: larson::make,
     },
     Workload {
@@ -176,6 +186,7 @@ pub const WORKLOADS: &[Workload] = &[
         unit: "block replaced",
         kind: Kind::Steady,
         tasks: ANY,
+        placement: Placement::Spread,
         make: random_mix::make,
     },
     Workload {
@@ -184,6 +195,7 @@ pub const WORKLOADS: &[Workload] = &[
         unit: "recorded event",
         kind: Kind::Steady,
         tasks: PAIRS,
+        placement: Placement::Spread,
         make: replay::mmap1,
     },
     Workload {
@@ -192,6 +204,7 @@ pub const WORKLOADS: &[Workload] = &[
         unit: "recorded event",
         kind: Kind::Steady,
         tasks: PAIRS,
+        placement: Placement::Spread,
         make: replay::hackbench_socket,
     },
     Workload {
@@ -200,6 +213,7 @@ pub const WORKLOADS: &[Workload] = &[
         unit: "recorded event",
         kind: Kind::Steady,
         tasks: PAIRS,
+        placement: Placement::Spread,
         make: replay::hackbench_pipe,
     },
     Workload {
@@ -208,6 +222,7 @@ pub const WORKLOADS: &[Workload] = &[
         unit: "recorded event",
         kind: Kind::Steady,
         tasks: PAIRS,
+        placement: Placement::Spread,
         make: replay::fio_net,
     },
 ];
