@@ -19,6 +19,7 @@ const SOURCES: [&str; 3] = ["flagstone-core", "flagstone-linux", "flagstone-mall
 fn main() {
     println!("cargo::rerun-if-env-changed=FLAGSTONE_LIBRARY");
     println!("cargo::rerun-if-changed=build.rs");
+    lay_out();
     let out = PathBuf::from(variable("OUT_DIR"));
     let crates = PathBuf::from(variable("CARGO_MANIFEST_DIR"));
     let crates = crates.parent().expect("this crate lies beside the others");
@@ -36,6 +37,13 @@ fn main() {
         "cargo::rustc-env=SIMULATED_CODE_DIGEST={:016x}",
         simulated_code(crates)
     );
+}
+
+/// Hands `layout.ld` to the linker.
+fn lay_out() {
+    let file = Path::new(&variable("CARGO_MANIFEST_DIR")).join("layout.ld");
+    println!("cargo::rerun-if-changed={}", file.display());
+    println!("cargo::rustc-link-arg-bins=-Wl,-T,{}", file.display());
 }
 
 /// Digest of everything a simulated figure depends on: the core, the simulator with its machines.
@@ -79,7 +87,7 @@ fn variable(name: &str) -> String {
 /// Builds the library; where it lies.
 fn build(crates: &Path, out: &Path) -> PathBuf {
     for name in SOURCES {
-        for part in ["src", "Cargo.toml", "build.rs"] {
+        for part in ["src", "Cargo.toml", "build.rs", "layout.ld"] {
             let path = crates.join(name).join(part);
             if path.exists() {
                 println!("cargo::rerun-if-changed={}", path.display());

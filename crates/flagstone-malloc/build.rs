@@ -4,15 +4,23 @@
 //!   handlers; the library must stay where it is.
 //! - `Bsymbolic`: calls among our own functions never take a detour through another library.
 //! - `now`: no lazy binding inside `malloc`.
+//! - `nostartfiles`: the C compiler's start-up objects run code of their own at both ends of a
+//!   program, in pages that nothing else of ours needs there.
+//! - `layout.ld`: which code lies together.
 
 fn main() {
+    let folder = std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets it");
     for argument in [
         "-z,nodelete",
         "-z,now",
         "-Bsymbolic",
         "-soname,libflagstone.so",
+        &format!("-T,{folder}/layout.ld"),
     ] {
         println!("cargo::rustc-cdylib-link-arg=-Wl,{argument}");
     }
-    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rustc-cdylib-link-arg=-nostartfiles");
+    for file in ["build.rs", "layout.ld"] {
+        println!("cargo::rerun-if-changed={file}");
+    }
 }

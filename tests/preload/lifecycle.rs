@@ -19,6 +19,26 @@ fn two_thousand_forks_from_eight_allocating_threads_leave_working_children() {
 }
 
 #[test]
+fn forks_do_not_hang_while_streams_are_read_and_flushed() {
+    let program = compile(SCRATCH, "preload/fork_while_streams_flush.c");
+    let finished = succeed(preloaded(program).arg("1000"), LIMIT);
+    assert_eq!(finished.stdout, "1000 forks\n");
+}
+
+#[test]
+fn fork_handlers_registered_before_the_library_was_initialised_may_allocate() {
+    let early = compile_with(SCRATCH, "preload/early_handlers.c", &["-shared", "-fPIC"]);
+    let early = early.to_str().expect("a path of text");
+    let program = compile_with(
+        SCRATCH,
+        "preload/early_forks.c",
+        &["-Wl,--no-as-needed", early],
+    );
+    let finished = succeed(&mut preloaded(program), LIMIT);
+    assert_eq!(finished.stdout, "50 forks\n");
+}
+
+#[test]
 fn a_signal_handler_that_allocates_does_not_disturb_the_code_it_interrupts() {
     let program = compile(SCRATCH, "preload/signal_handler.c");
     let finished = succeed(preloaded(program).arg("5000"), LIMIT);
@@ -51,6 +71,26 @@ fn signal_handlers_that_allocate_do_not_disturb_threads() {
 #[test]
 fn threads_may_hand_blocks_on_while_another_trims() {
     says_ok_everywhere("preload/trim.c");
+}
+
+#[test]
+fn plugins_that_bind_to_their_own_libraries_first_share_the_heap() {
+    let plugin = compile_with(SCRATCH, "preload/deepbind_plugin.c", &["-shared", "-fPIC"]);
+    let folder = plugin.parent().expect("a folder").display();
+    let name = plugin.file_name().expect("a name");
+    let run_path = format!("-Wl,--enable-new-dtags,-rpath,{folder}");
+    let program = compile_with(SCRATCH, "preload/deepbind.c", &[&run_path]);
+    let finished = succeed(preloaded(program).arg(name), LIMIT);
+    assert_eq!(finished.stdout, "done\n");
+}
+
+#[test]
+fn huge_blocks_freed_and_wanted_again_are_not_faulted_in_anew() {
+    let program = compile(SCRATCH, "preload/huge_loop.c");
+    let finished = succeed(&mut preloaded(program), LIMIT);
+    let faults: i64 = finished.stdout.trim().parse().expect("a count");
+    // Ninety rounds of 2048 pages; a second of a busy machine may pass and give one back.
+    assert!(faults < 20 * 2048, "{faults} faults");
 }
 
 #[test]

@@ -124,7 +124,9 @@ fn default_of(key: &str) -> Option<String> {
     let FlagstoneLimits {
         sheaf_capacity_max,
         sheaf_bytes_max,
+        sheaf_bytes_busy,
         barn_bytes_max,
+        barns_bytes_quiet,
         retain_bytes_min,
         retain_share,
         pcp_bytes_max,
@@ -138,6 +140,8 @@ fn default_of(key: &str) -> Option<String> {
         "pcp_bytes_max" => size(pcp_bytes_max),
         "sheaf_capacity_max" => sheaf_capacity_max.to_string(),
         "sheaf_bytes_max" => size(sheaf_bytes_max as u64),
+        "sheaf_bytes_busy" => size(sheaf_bytes_busy as u64),
+        "barns_bytes_quiet" => size(barns_bytes_quiet as u64),
         "barn_bytes_max" => size(barn_bytes_max as u64),
         "retain_bytes_min" => size(retain_bytes_min as u64),
         "retain_share" => retain_share.to_string(),

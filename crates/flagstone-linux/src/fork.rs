@@ -1,4 +1,23 @@
-//! Fork handlers.
+//! Fork handlers, and the one lock of the C library that stands above ours.
+//!
+//! ```text
+//!   fork()  other libraries' handlers   ours: list of streams, then the heap's locks   the system call
+//! ```
+//!
+//! glibc locks its list of open streams after every handler, and before its own allocator. With
+//! the heap's locks held first, a thread that flushes all streams could hold the list and wait for
+//! a stream whose reader waits for the heap: nobody would go on. So the handler takes the list
+//! first, through the functions glibc exports for that; it may be taken again by the same thread.
+
+use core::ffi::{CStr, c_int, c_void};
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use flagstone_core::platform::OutOfMemory;
+
+/// One of the three handlers of a registration.
+pub type Handler = Option<extern "C" fn()>;
+
+/// glibc's function behind `pthread_atfork`; the last argument names the library that registers.
+type Register = extern "C" fn(Handler, Handler, Handler, *mut c_void) -> c_int;
 
 /// Has the C library call these around `fork`: `prepare` before, in the forking thread;
 /// `parent` and `child` after. Handlers run in reverse order of registration before the fork, so
@@ -12,27 +31,93 @@ pub fn register(
     prepare: extern "C" fn(),
     parent: extern "C" fn(),
     child: extern "C" fn(),
-) -> Result<(), flagstone_core::platform::OutOfMemory> {
-    // SAFETY: the handlers live as long as the program: the library is never unloaded.
-    let result = unsafe { pthread_atfork(Some(prepare), Some(parent), Some(child)) };
+) -> Result<(), OutOfMemory> {
+    LOCK.find(libc::RTLD_DEFAULT, c"_IO_list_lock");
+    UNLOCK.find(libc::RTLD_DEFAULT, c"_IO_list_unlock");
+    RESET.find(libc::RTLD_DEFAULT, c"_IO_list_resetlock");
+    let result = at_fork(Some(prepare), Some(parent), Some(child));
     if result == 0 {
         Ok(())
     } else {
-        Err(flagstone_core::platform::OutOfMemory)
+        Err(OutOfMemory)
     }
 }
 
-unsafe extern "C" {
-    fn pthread_atfork(
-        prepare: Option<extern "C" fn()>,
-        parent: Option<extern "C" fn()>,
-        child: Option<extern "C" fn()>,
-    ) -> core::ffi::c_int;
+/// `pthread_atfork`, as far as it lies in the C library itself. glibc links a part of it into every
+/// object, which would name the object by its start-up code; we have none of that. Without an
+/// object the handlers stay for good.
+#[cfg(target_env = "gnu")]
+fn at_fork(prepare: Handler, parent: Handler, child: Handler) -> c_int {
+    pass_on(prepare, parent, child, core::ptr::null_mut())
+}
+
+#[cfg(not(target_env = "gnu"))]
+fn at_fork(prepare: Handler, parent: Handler, child: Handler) -> c_int {
+    unsafe extern "C" {
+        fn pthread_atfork(prepare: Handler, parent: Handler, child: Handler) -> c_int;
+    }
+    // SAFETY: the handlers live as long as the program: the library is never unloaded.
+    unsafe { pthread_atfork(prepare, parent, child) }
+}
+
+/// Passes a registration on to the C library's own function of that name, for a library that
+/// stands before it; `ENOMEM` if there is none.
+pub fn pass_on(prepare: Handler, parent: Handler, child: Handler, library: *mut c_void) -> c_int {
+    if NEXT.address().is_null() {
+        NEXT.find(libc::RTLD_NEXT, c"__register_atfork");
+    }
+    let next = NEXT.address();
+    if next.is_null() {
+        return libc::ENOMEM;
+    }
+    // SAFETY: that is its type.
+    let next = unsafe { core::mem::transmute::<*const (), Register>(next) };
+    next(prepare, parent, child, library)
+}
+
+/// A function of the C library that may not be there (musl has no list to lock).
+struct Optional(AtomicUsize);
+
+static LOCK: Optional = Optional(AtomicUsize::new(0));
+static UNLOCK: Optional = Optional(AtomicUsize::new(0));
+static RESET: Optional = Optional(AtomicUsize::new(0));
+static NEXT: Optional = Optional(AtomicUsize::new(0));
+
+impl Optional {
+    fn find(&self, among: *mut c_void, name: &CStr) {
+        // SAFETY: a zero-terminated name.
+        let address = unsafe { libc::dlsym(among, name.as_ptr()) };
+        self.0.store(address.expose_provenance(), Relaxed);
+    }
+
+    fn address(&self) -> *const () {
+        core::ptr::with_exposed_provenance(self.0.load(Relaxed))
+    }
+
+    fn call(&self) {
+        let address = self.address();
+        if !address.is_null() {
+            // SAFETY: all that are called this way are `void (void)`.
+            unsafe { core::mem::transmute::<*const (), extern "C" fn()>(address)() }
+        }
+    }
+}
+
+/// Before the heap's locks are taken.
+pub fn prepare() {
+    LOCK.call();
+}
+
+/// In the parent, after the heap's locks were given back.
+pub fn parent() {
+    UNLOCK.call();
 }
 
 /// What the child must do for this layer: locks of CPUs whose holders no longer exist are freed.
 /// A step that was under way in another thread left its sheaf whole (each commits by one store).
+/// The list of streams is made anew, as glibc does for a program with threads only.
 pub fn child() {
     crate::slots::reset_after_fork();
     crate::membarrier::reset_after_fork();
+    RESET.call();
 }

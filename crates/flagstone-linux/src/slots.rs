@@ -5,14 +5,16 @@
 //!
 //! `seize` under sequences, step by step:
 //!
-//! 1. swap each word to absent. From here on, whatever starts on that CPU finds no sheaf, and an
-//!    `exchange` there gets "absent" back, not the sheaf taken here: both sides swap atomically.
-//! 2. fence. A `pop` or `push` that read the old word before step 1 has committed (and its store
-//!    is visible) or will restart and read the new word. A preempted one restarts before its next
-//!    instruction.
-//! 3. hand out: nobody but the caller knows the sheaf any more.
+//! 1. close the CPU's index, and fence: no `exchange` happens there any more, so each slot keeps
+//!    its sheaf or none; `pop` and `push` go on. (A caller whose exchange is refused keeps its
+//!    sheaf in hand and finds another place for it.)
+//! 2. swap each word to absent, and fence. A `pop` or `push` that starts after the swap finds no
+//!    sheaf. One that read the old word before has committed or will restart and read the new
+//!    one; a preempted one restarts before its next instruction.
+//! 3. what committed after the swap put its word over ours: the sheaf is back in its slot, one
+//!    object more or less. So swap again, until a fence has passed and nothing came back.
+//! 4. open the index, hand out: nobody but the caller knows the sheaves any more.
 //!
-//! An `exchange` that was under way may install another sheaf after step 1; that one is not ours.
 //! Without the fence (Linux before 5.10, or a filter) nothing may be handed out, so nothing is
 //! swapped.
 
@@ -22,7 +24,7 @@ use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::ops::Range;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use flagstone_core::base::CpuId;
 use flagstone_core::platform::percpu::{exchange_owned, pop_owned, push_owned};
 use flagstone_core::platform::{CpuArea, LockKind, MAX_CACHES, Platform, RawLock, SheafWord, Slot};
@@ -32,6 +34,33 @@ const LOCKS: usize = 64;
 
 /// Slots of one CPU.
 const SLOTS: usize = 2 * MAX_CACHES;
+
+/// CPUs for whose slots there is a fixed place. Why 448: the place then stays below 2 MiB, so that
+/// no huge page ever backs what is used in spots; it costs address space only. A machine with
+/// more CPUs takes the heap's memory, and the longer path that looks it up.
+const PLACE_CPUS: u32 = 448;
+
+/// The fixed place of one heap's slots, in the library's zeroed data, so that a fast path written
+/// for it knows the address when it is linked.
+#[repr(C, align(4096))]
+pub struct Place(UnsafeCell<[u8; CpuArea::bytes_for(PLACE_CPUS)]>);
+
+// SAFETY: given to one heap, which uses it through slot steps only.
+unsafe impl Sync for Place {}
+
+pub use crate::rseq::OFFSETS;
+
+/// See [`Place`].
+pub static PLACE: Place = Place(UnsafeCell::new([0; CpuArea::bytes_for(PLACE_CPUS)]));
+static PLACE_GIVEN: AtomicBool = AtomicBool::new(false);
+
+/// `Platform::slot_memory`.
+pub fn memory(bytes: usize) -> Option<NonNull<u8>> {
+    if bytes > size_of::<Place>() || PLACE_GIVEN.swap(true, Ordering::Relaxed) {
+        return None;
+    }
+    NonNull::new(PLACE.0.get().cast())
+}
 
 /// A lock on its own cache line.
 #[repr(align(64))]
@@ -205,13 +234,57 @@ pub unsafe fn seize_fenced(
     if !membarrier::ready() {
         return;
     }
+    // SAFETY: obligation 1.
+    if !unsafe { any_there(area, cpu, slots.clone()) } || !rseq::close(cpu.0) {
+        return;
+    }
     let mut taken = [SheafWord::ABSENT; SLOTS];
     // SAFETY: obligation 1.
-    let any = unsafe { swap_out(area, cpu, slots.clone(), &mut taken) };
-    // A fence that fails after all leaves the sheaves lost, which is the safe side.
-    if any && membarrier::fence() {
+    let settled = unsafe { swap_until_settled(area, cpu, slots.clone(), &mut taken) };
+    rseq::open();
+    if settled {
         hand_out(slots, &taken, take);
     }
+}
+
+/// Swaps words with absent until none comes back; whether that was reached. What was taken
+/// otherwise is lost, which is the safe side.
+///
+/// # Safety
+/// 1. As for `Platform::seize`; the index is closed.
+unsafe fn swap_until_settled(
+    area: CpuArea,
+    cpu: CpuId,
+    slots: Range<u32>,
+    taken: &mut [SheafWord; SLOTS],
+) -> bool {
+    for _ in 0..SEIZE_ROUNDS {
+        if !membarrier::fence() {
+            return false;
+        }
+        // SAFETY: obligation 1.
+        if !unsafe { swap_out(area, cpu, slots.clone(), taken) } {
+            return true;
+        }
+    }
+    false
+}
+
+/// Rounds of swapping before `seize` gives up what came back in every one of them. Each round
+/// too many takes a step that lay across its swap; three in a row were never seen.
+const SEIZE_ROUNDS: u32 = 100;
+
+/// Whether any of the slots has a sheaf. Only reads, so that looking at an untouched CPU costs no
+/// memory.
+///
+/// # Safety
+/// 1. As for `Platform::seize`.
+unsafe fn any_there(area: CpuArea, cpu: CpuId, mut slots: Range<u32>) -> bool {
+    slots.any(|index| {
+        // SAFETY: obligation 1.
+        let word = unsafe { area.word(cpu, Slot::from_index(index)) };
+        word.load(Ordering::Relaxed) != 0
+    })
 }
 
 /// `Platform::seize` beside the locked form.
@@ -273,6 +346,7 @@ pub fn reset_after_fork() {
             lock.reset();
         }
     }
+    rseq::open();
 }
 
 #[cfg(test)]

@@ -2,8 +2,9 @@
 //! one place all the time.
 
 use super::*;
+use core::num::NonZero;
 use core::sync::atomic::{AtomicU8, AtomicUsize};
-use flagstone_core::platform::{SHEAF_HEADER_BYTES, SheafHeader};
+use flagstone_core::slab::{OwnSheaf, bytes_for};
 use std::alloc::{Layout, alloc_zeroed};
 use std::sync::{Mutex, Once};
 use std::vec::Vec;
@@ -13,6 +14,9 @@ const OBJECTS: usize = 96;
 /// Objects one sheaf holds.
 const CAPACITY: u32 = 12;
 const SHEAVES: usize = 12;
+const SHEAF_BYTES: usize = bytes_for(CAPACITY);
+/// No object's address, and not zero.
+const MARK: usize = 32;
 const STEPS: usize = 60_000;
 const WORKERS: usize = 4;
 
@@ -70,7 +74,7 @@ struct World {
     form: Form,
     area: CpuArea,
     slot: Slot,
-    pool: Mutex<Vec<SheafWord>>,
+    pool: Mutex<Vec<OwnSheaf>>,
     /// Zero: in a sheaf. One: a thread holds it.
     held: [AtomicU8; OBJECTS],
     /// Objects that a signal handler could not put back.
@@ -106,17 +110,14 @@ impl World {
         };
         let mut next = 0;
         for _ in 0..SHEAVES {
-            let sheaf = zeroed(SHEAF_HEADER_BYTES + CAPACITY as usize * 8).cast::<SheafHeader>();
-            // SAFETY: fresh and ours.
-            let header = unsafe { sheaf.as_ref() };
-            header.capacity.store(CAPACITY, Ordering::Relaxed);
-            for slot in 0..CAPACITY.min((OBJECTS - next) as u32) {
-                // SAFETY: below the capacity.
-                unsafe { slot_at(sheaf, slot).write(object(next).as_ptr()) };
+            let memory = zeroed(bytes_for(CAPACITY));
+            // SAFETY: fresh and ours, aligned to a page.
+            let mut sheaf = unsafe { OwnSheaf::create(memory, CAPACITY) };
+            for _ in 0..CAPACITY.min((OBJECTS - next) as u32) {
+                sheaf.put(object(next));
                 next += 1;
-                header.len.store(slot + 1, Ordering::Relaxed);
             }
-            world.pool.lock().unwrap().push(area.word_of(sheaf));
+            world.pool.lock().unwrap().push(sheaf);
         }
         assert_eq!(next, OBJECTS, "sheaves for all objects");
         world
@@ -143,9 +144,12 @@ impl World {
 
     /// Swaps the current CPU's sheaf for one from the pool.
     fn renew(&self) {
-        let fresh = self.pool.lock().unwrap().pop().unwrap_or(SheafWord::ABSENT);
+        let fresh = self.pool.lock().unwrap().pop();
+        let word = fresh.map_or(SheafWord::ABSENT, |sheaf| {
+            self.area.word_of(sheaf.into_entry())
+        });
         // SAFETY: the area is live; the pool's sheaf is ours.
-        let old = unsafe { (self.form.exchange)(self.area, self.slot, fresh) };
+        let old = unsafe { (self.form.exchange)(self.area, self.slot, word) };
         self.give_back(old);
     }
 
@@ -154,19 +158,22 @@ impl World {
         if word.is_absent() {
             return;
         }
-        let sheaf = self.area.sheaf(word);
         // SAFETY: ours by exchange or seizure.
-        let header = unsafe { sheaf.as_ref() };
-        let len = header.len.swap(0, Ordering::Relaxed);
-        assert!(len <= CAPACITY);
+        let mut sheaf = unsafe { OwnSheaf::from_entry(self.area.entry(word), SHEAF_BYTES) };
+        let (len, room) = (sheaf.len(), sheaf.room());
+        // What a step that comes late would store lies above the word.
+        let mark = NonNull::without_provenance(NonZero::new(MARK).unwrap());
+        (0..room).for_each(|_| sheaf.put(mark));
         for _ in 0..50 {
             core::hint::spin_loop();
-            assert_eq!(header.len.load(Ordering::Relaxed), 0, "a step came late");
+            let marked = (len..len + room).all(|index| sheaf.get(index) == Some(mark));
+            assert!(marked, "a step came late");
         }
-        header.len.store(len, Ordering::Relaxed);
+        (0..room).for_each(|_| assert_eq!(sheaf.take(), Some(mark)));
         let mut pool = self.pool.lock().unwrap();
-        assert!(!pool.contains(&word), "a sheaf was handed out twice");
-        pool.insert(0, word);
+        let known = pool.iter().any(|other| other.address() == sheaf.address());
+        assert!(!known, "a sheaf was handed out twice");
+        pool.insert(0, sheaf);
     }
 
     fn work(&self, seed: usize) {
@@ -217,33 +224,15 @@ impl World {
     fn settle(&self) {
         let mut seen = [0; OBJECTS];
         self.seize_all();
-        for word in self.pool.lock().unwrap().drain(..) {
-            let sheaf = self.area.sheaf(word);
-            // SAFETY: all threads have ended; the sheaf is ours.
-            let len = unsafe { sheaf.as_ref() }.len.load(Ordering::Relaxed);
-            for slot in 0..len {
-                // SAFETY: below `len`, hence filled.
-                let object = unsafe { slot_at(sheaf, slot).read() };
-                seen[index_of(NonNull::new(object).unwrap())] += 1;
+        for sheaf in self.pool.lock().unwrap().drain(..) {
+            for index in 0..sheaf.len() {
+                seen[index_of(sheaf.get(index).unwrap())] += 1;
             }
         }
         for escaped in &self.escaped[..self.escapes.load(Ordering::Acquire)] {
             seen[escaped.load(Ordering::Acquire)] += 1;
         }
         assert_eq!(seen, [1; OBJECTS], "objects lost or doubled");
-    }
-}
-
-/// # Safety
-/// 1. `index` is below the sheaf's capacity.
-unsafe fn slot_at(sheaf: NonNull<SheafHeader>, index: u32) -> *mut *mut u8 {
-    // SAFETY: obligation 1.
-    unsafe {
-        sheaf
-            .as_ptr()
-            .byte_add(SHEAF_HEADER_BYTES)
-            .cast::<*mut u8>()
-            .add(index as usize)
     }
 }
 

@@ -98,6 +98,10 @@ unsafe impl Platform for Linux {
         cpus::cache_slice_bytes()
     }
 
+    fn slot_memory(bytes: usize) -> Option<NonNull<u8>> {
+        slots::memory(bytes)
+    }
+
     #[inline(always)]
     unsafe fn pop(area: CpuArea, slot: Slot) -> Option<NonNull<u8>> {
         if slots::fast() {

@@ -44,8 +44,8 @@ pub extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
     }
 }
 
-/// POSIX: the result through `*out`, an error number as the value. `errno` stays; `*out` changes
-/// only on success.
+/// POSIX: the result through `*out`, an error number as the value; `*out` changes only on success.
+/// Without memory `errno` is set too, as glibc does and programs rely on; otherwise it stays.
 ///
 /// # Safety
 /// 1. `out` is writable.
@@ -60,7 +60,10 @@ pub unsafe extern "C" fn posix_memalign(out: *mut *mut c_void, align: usize, siz
             unsafe { out.write(block.as_ptr().cast()) };
             0
         }
-        None => libc::ENOMEM,
+        None => {
+            out_of_memory();
+            libc::ENOMEM
+        }
     }
 }
 

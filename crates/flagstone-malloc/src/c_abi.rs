@@ -1,7 +1,7 @@
 //! The plain allocation functions.
 //!
-//! `malloc` and `free` are a gate, a slot step and a return; all else is in cold functions, which
-//! they end in.
+//! `malloc` and `free` themselves are in `hot`. [`allocate`] and [`release`] are the same for the
+//! functions of this library: a gate, a slot step, and for all else cold functions.
 
 use crate::init::{HEAP, heap};
 use core::ffi::c_void;
@@ -65,22 +65,6 @@ pub unsafe fn release(address: *mut c_void) {
         // SAFETY: obligation 1.
         unsafe { free_cold(address) };
     }
-}
-
-/// C23 7.24.3.6. A size of zero gives a block of its own.
-#[unsafe(no_mangle)]
-pub extern "C" fn malloc(size: usize) -> *mut c_void {
-    allocate(size)
-}
-
-/// C23 7.24.3.3. Keeps `errno`.
-///
-/// # Safety
-/// 1. `address` is null or a live block, which nobody uses again.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn free(address: *mut c_void) {
-    // SAFETY: obligation 1.
-    unsafe { release(address) };
 }
 
 /// The name old programs have for `free`.

@@ -33,12 +33,38 @@ pub fn show_stats() -> bool {
     SHOW_STATS.load(Ordering::Relaxed)
 }
 
+/// Whether the program has more rights than its caller.
+fn privileged() -> bool {
+    // SAFETY: reads the auxiliary vector.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+/// Where `flagstone run` wants this process's report: the value of `FLAGSTONE_RUN_REPORT`.
+#[inline]
+pub fn directory() -> Option<&'static [u8]> {
+    let mut found = None;
+    each_text(|text| {
+        if found.is_none() {
+            found = text.to_bytes().strip_prefix(b"RUN_REPORT=");
+        }
+    });
+    found.filter(|_| !privileged())
+}
+
 /// The policy the environment asks for.
 pub fn policy() -> Policy {
-    // SAFETY: reads the auxiliary vector.
-    if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
-        return Policy::default();
+    let mut any = false;
+    each_text(|_| any = true);
+    if any && !privileged() {
+        asked_policy()
+    } else {
+        Policy::default()
     }
+}
+
+#[cold]
+#[inline(never)]
+fn asked_policy() -> Policy {
     let mut policy = named_policy().unwrap_or_default();
     if let Some(list) = value_of("CONF") {
         for item in list.split(',').filter(|item| !item.is_empty()) {
@@ -167,6 +193,19 @@ fn value_of(name: &str) -> Option<&'static str> {
 
 /// Calls `each` with the name, without our prefix, and the value of every variable of ours.
 fn each_variable(mut each: impl FnMut(&'static str, &'static str)) {
+    each_text(|text| {
+        let text = text.to_str().ok();
+        match text.and_then(|text| text.split_once('=')) {
+            Some((name, value)) => each(name, value),
+            None => complain("FLAGSTONE_*", "?", &"not readable as UTF-8 text"),
+        }
+    });
+}
+
+/// Calls `each` with `name=value` of every variable of ours, without the prefix. Nothing of the C
+/// library is called for the others: every program walks here as it starts.
+#[inline]
+fn each_text(mut each: impl FnMut(&'static CStr)) {
     // SAFETY: the C library's variable; a null-terminated array of strings, or null this early.
     let mut entry = unsafe { environ };
     if entry.is_null() {
@@ -178,16 +217,13 @@ fn each_variable(mut each: impl FnMut(&'static str, &'static str)) {
         if text.is_null() {
             return;
         }
-        // SAFETY: the environment's strings end in a zero byte and outlive start-up.
-        let text: &'static CStr = unsafe { CStr::from_ptr(text) };
-        if let Some(rest) = text.to_bytes().strip_prefix(PREFIX.as_bytes()) {
-            match core::str::from_utf8(rest)
-                .ok()
-                .and_then(|t| t.split_once('='))
-            {
-                Some((name, value)) => each(name, value),
-                None => complain("FLAGSTONE_*", "?", &"not readable as UTF-8 text"),
-            }
+        let ours = PREFIX.bytes().enumerate().all(|(at, byte)| {
+            // SAFETY: a byte that differs, and so the string's last, is the last one looked at.
+            unsafe { text.cast::<u8>().add(at).read() == byte }
+        });
+        if ours {
+            // SAFETY: the environment's strings end in a zero byte and outlive start-up.
+            each(unsafe { CStr::from_ptr(text.add(PREFIX.len())) });
         }
         // SAFETY: not the last entry.
         entry = unsafe { entry.add(1) };

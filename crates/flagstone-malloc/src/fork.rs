@@ -3,12 +3,32 @@
 //! Before the fork every lock is taken, in order; afterwards both sides give them back. The
 //! child also frees the locks of slot steps, whose holders may have been other threads. The
 //! registration is the earliest there is, so the C library takes our locks last and frees them
-//! first, and other libraries' handlers may allocate.
+//! first, and other libraries' handlers may allocate: whoever else registers comes through here
+//! first, be it a library whose constructor ran before ours.
 
 use crate::init::HEAP;
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use flagstone_linux::fork::Handler;
 
-/// Registers the handlers.
+/// Every registration of the process, under glibc's name for it: ours, then the others.
+#[unsafe(no_mangle)]
+pub extern "C" fn __register_atfork(
+    prepare: Handler,
+    parent: Handler,
+    child: Handler,
+    library: *mut c_void,
+) -> c_int {
+    register();
+    flagstone_linux::fork::pass_on(prepare, parent, child, library)
+}
+
+/// Registers the handlers, once.
 pub fn register() {
+    static REGISTERED: AtomicBool = AtomicBool::new(false);
+    if REGISTERED.swap(true, Relaxed) {
+        return;
+    }
     if flagstone_linux::fork::register(prepare, parent, child).is_err() {
         flagstone_linux::write_line(&[
             b"flagstone: no memory for fork handlers; forking from threads is unsafe\n",
@@ -17,11 +37,13 @@ pub fn register() {
 }
 
 extern "C" fn prepare() {
+    flagstone_linux::fork::prepare();
     HEAP.fork_prepare();
 }
 
 extern "C" fn parent() {
     HEAP.fork_done();
+    flagstone_linux::fork::parent();
 }
 
 extern "C" fn child() {

@@ -1,15 +1,16 @@
 //! Questions about blocks and about the heap.
 //!
 //! The numbers of `mallinfo` and its kin were made for another design; what they mean here:
-//! `arena` committed bytes, `uordblks` bytes in slabs, runs and huge blocks, `fordblks` free and
-//! resident, `hblks`/`hblkhd` huge blocks, `ordblks` free blocks, `keepcost` what a trim could give
-//! back.
+//! `arena` committed bytes, `uordblks` bytes the program holds, `fordblks` the other bytes of slabs
+//! and resident free blocks, `hblks`/`hblkhd` huge blocks, `ordblks` free blocks, `keepcost` what a
+//! trim could give back at once.
 
 use crate::init::{HEAP, heap};
 use crate::line::Line;
 use core::ffi::{c_char, c_int, c_void};
 use core::fmt::Write;
 use flagstone_core::platform::{Fault, Platform};
+use flagstone_core::stats::bytes_in_use;
 use flagstone_linux::Linux;
 
 /// Bytes of a block that may be used: the same for all of its life. Zero for null.
@@ -34,11 +35,13 @@ pub extern "C" fn malloc_trim(keep: usize) -> c_int {
     c_int::from(HEAP.trim(keep) != 0)
 }
 
-/// Where the heap's bytes are.
+/// Where the heap's bytes are: `held` by the program, of the `blocks` of pages cut into slabs and
+/// runs, and in `huge` blocks.
 #[derive(Clone, Copy, Default)]
 struct Account {
     committed: usize,
-    in_use: usize,
+    blocks: usize,
+    held: usize,
     free_resident: usize,
     free_blocks: usize,
     huge: usize,
@@ -54,12 +57,14 @@ impl Account {
         let pages = ready.slabs().pages().snapshot();
         let bytes = |count: usize| count * pages.page_bytes;
         let blocks = pages.total.resident_blocks.iter();
+        let huge = ready.huge_bytes();
         Self {
             committed: bytes(pages.total.committed_pages),
-            in_use: bytes(pages.total.in_use_pages),
+            blocks: bytes(pages.total.in_use_pages),
+            held: (bytes_in_use(ready) as usize).saturating_sub(huge),
             free_resident: bytes(pages.total.free_resident_pages),
             free_blocks: blocks.map(|&count| count as usize).sum(),
-            huge: ready.huge_bytes(),
+            huge,
             metadata: pages.own_bytes + pages.memmap_bytes + pages.control_bytes,
         }
     }
@@ -95,8 +100,8 @@ pub extern "C" fn mallinfo2() -> MallInfo2 {
         ordblks: account.free_blocks,
         hblks: usize::from(account.huge != 0),
         hblkhd: account.huge,
-        uordblks: account.in_use + account.huge,
-        fordblks: account.free_resident,
+        uordblks: account.held + account.huge,
+        fordblks: account.free_resident + account.blocks.saturating_sub(account.held),
         keepcost: account.free_resident,
         ..MallInfo2::default()
     }
@@ -126,7 +131,8 @@ pub extern "C" fn mallinfo() -> MallInfo {
 pub extern "C" fn malloc_stats() {
     let account = Account::now();
     for (what, bytes) in [
-        ("slabs and runs", account.in_use),
+        ("held by the program", account.held),
+        ("slabs and runs", account.blocks),
         ("huge blocks", account.huge),
         ("free, resident", account.free_resident),
         ("committed", account.committed),
@@ -157,7 +163,7 @@ pub unsafe extern "C" fn malloc_info(options: c_int, stream: *mut libc::FILE) ->
          <total type=\"free\" count=\"{}\" size=\"{}\"/>\n\
          <system type=\"current\" size=\"{}\"/>\n<own size=\"{}\"/>\n</malloc>\n",
         env!("CARGO_PKG_VERSION"),
-        account.in_use,
+        account.held,
         account.huge,
         account.free_blocks,
         account.free_resident,

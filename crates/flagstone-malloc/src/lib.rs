@@ -1,7 +1,8 @@
 //! `libflagstone.so`: the C library's allocation functions and the C++ operators over the core.
 //!
 //! ```text
-//!   c_abi     malloc · free · calloc · realloc · reallocarray · free_sized
+//!   hot       malloc · free · operator new and delete of the plainest forms
+//!   c_abi     calloc · realloc · reallocarray · free_sized
 //!   aligned   posix_memalign · aligned_alloc · memalign · valloc · pvalloc
 //!   cxx       operator new and delete, every form
 //!   inspect   malloc_usable_size · malloc_trim · mallinfo · malloc_stats · malloc_info · mallopt
@@ -9,6 +10,7 @@
 //!   init      the one static heap, built at the first call that needs it
 //!   env       FLAGSTONE_<OPTION>, FLAGSTONE_CONF → Policy
 //!   fork      handlers around fork       line   text without allocation
+//!   deepbind  plugins that would bypass the library
 //!   report    where the memory went, for `flagstone run`
 //! ```
 //!
@@ -22,14 +24,22 @@
 mod aligned;
 mod c_abi;
 mod cxx;
+#[cfg(target_arch = "x86_64")]
+mod deepbind;
 mod env;
 mod fork;
+mod hot;
 mod init;
 mod inspect;
 mod line;
 mod report;
 
 use core::panic::PanicInfo;
+
+// Whatever features the `libc` crate was built with for other members of the workspace: this
+// library needs the C library and says so itself.
+#[link(name = "c")]
+unsafe extern "C" {}
 
 /// A broken assumption of our own: one line with its place, and the end.
 #[panic_handler]

@@ -23,6 +23,7 @@ mod fifo;
 mod hash;
 pub mod host;
 pub mod interleave;
+mod interrupt;
 mod lines;
 mod locking;
 pub mod machine;

@@ -9,10 +9,10 @@
 //! handler during start-up) gets no memory rather than a deadlock.
 
 use super::class::usable_classes;
+use super::falls::Falls;
 use super::gate::Gate;
 use super::heap::Heap;
-use super::huge::HugeTable;
-use super::upkeep::Falls;
+use super::huge_table::HugeTable;
 use crate::page::PageConfig;
 use crate::platform::{Lock, LockKind, OutOfMemory, Platform};
 use crate::policy::Policy;
@@ -59,7 +59,8 @@ pub struct Ready<P: Platform> {
     /// Largest request a cache serves.
     pub(super) class_max: usize,
     pub(super) upkeep_due: AtomicUsize,
-    pub(super) falls: Falls,
+    pub(super) shallow: Falls,
+    pub(super) deep: Falls,
     /// Whether slow paths tell the platform's observer.
     pub(super) watched: AtomicBool,
 }
@@ -153,7 +154,8 @@ impl<P: Platform> Heap<P> {
             (&raw mut (*ready).huge).write(Lock::new(LockKind::Heap, HugeTable::new()));
             (&raw mut (*ready).class_max).write(0);
             (&raw mut (*ready).upkeep_due).write(AtomicUsize::new(0));
-            (&raw mut (*ready).falls).write(Falls::default());
+            (&raw mut (*ready).shallow).write(Falls::default());
+            (&raw mut (*ready).deep).write(Falls::default());
             (&raw mut (*ready).watched).write(AtomicBool::new(false));
         }
         // SAFETY: every field is written.

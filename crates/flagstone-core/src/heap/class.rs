@@ -13,13 +13,14 @@ use crate::policy::SizeClasses;
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 /// Bytes per entry.
-const STEP: usize = 16;
+pub const STEP: usize = 16;
 /// The largest size a table can serve.
 pub const TABLE_MAX: usize = 32 << 10;
 const ENTRIES: usize = TABLE_MAX / STEP + 1;
 
 /// Cache ids by request size.
 #[derive(Debug)]
+#[repr(transparent)]
 pub struct ClassTable {
     ids: [AtomicU8; ENTRIES],
 }

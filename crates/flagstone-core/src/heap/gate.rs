@@ -16,6 +16,7 @@
 use super::class::ClassTable;
 use crate::platform::CpuArea;
 use crate::platform::MAX_CACHES;
+use core::mem::offset_of;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering::Relaxed, Ordering::Release};
 
@@ -76,6 +77,22 @@ pub struct Gate {
     page_shift: AtomicUsize,
     strides: [Stride; MAX_CACHES],
     classes: ClassTable,
+}
+
+/// The layout, for a fast path in assembly. A gate is the first thing in its heap.
+impl Gate {
+    /// Where [`Gate::raise`] stores how many bytes from the base pass.
+    pub const SPAN_AT: usize = offset_of!(Self, span);
+    /// Where the base's address is.
+    pub const BASE_AT: usize = offset_of!(Self, base);
+    /// Where the page map's address is.
+    pub const PAGE_MAP_AT: usize = offset_of!(Self, page_map);
+    /// Where the strides are, eight bytes for each cache: mask, then multiplier.
+    pub const STRIDES_AT: usize = offset_of!(Self, strides);
+    /// Where the table of size classes is, a byte for each [`Gate::STEP`] bytes of size.
+    pub const CLASSES_AT: usize = offset_of!(Self, classes);
+    /// Bytes of size that one entry of the table stands for.
+    pub const STEP: usize = super::class::STEP;
 }
 
 impl Gate {

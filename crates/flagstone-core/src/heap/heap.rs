@@ -13,7 +13,6 @@
 
 use super::bootstrap::{Ready, Stage};
 use super::gate::Gate;
-use super::huge::HugeBlock;
 use crate::base::{NodeId, Order, PageCount, Pfn};
 use crate::page::PageKind;
 use crate::platform::{Fault, Platform, Slot};
@@ -355,7 +354,7 @@ impl<P: Platform> Ready<P> {
             }
             return Some(address);
         }
-        self.alloc_huge(size, page_size.bytes())
+        self.alloc_huge(size, page_size.bytes(), zeroed)
     }
 
     fn note_run(&self, pfn: Pfn, size: usize) {
@@ -381,7 +380,7 @@ impl<P: Platform> Ready<P> {
             self.note_run(block.pfn, size);
             return Some(self.slabs.pages().address(block.pfn));
         }
-        self.alloc_huge(size.max(1), align.max(page_size.bytes()))
+        self.alloc_huge(size.max(1), align.max(page_size.bytes()), false)
     }
 
     /// Resizes a run in place; `false` leaves it as it was.
@@ -405,72 +404,5 @@ impl<P: Platform> Ready<P> {
             self.note_run(pfn, size);
         }
         done
-    }
-
-    fn alloc_huge(&self, size: usize, align: usize) -> Option<NonNull<u8>> {
-        let bytes = size.checked_next_multiple_of(P::page_size().bytes())?;
-        let start = P::reserve(bytes, align)?;
-        let block = HugeBlock {
-            address: start.as_ptr() as usize,
-            bytes,
-            requested: size,
-        };
-        // SAFETY: the whole fresh reservation.
-        let usable = unsafe { P::commit(start, bytes) }.is_ok();
-        let listed = usable
-            && match self.huge.lock::<P>() {
-                Ok(mut table) => table.insert::<P>(block).is_ok(),
-                Err(_) => false,
-            };
-        if !listed {
-            // SAFETY: nobody knows it yet.
-            unsafe { P::release(start, bytes) };
-            return None;
-        }
-        Some(start)
-    }
-
-    pub(super) fn huge_at(&self, address: NonNull<u8>) -> Option<HugeBlock> {
-        self.huge.lock::<P>().ok()?.get(address.as_ptr() as usize)
-    }
-
-    pub(super) fn free_huge(&self, address: NonNull<u8>) {
-        self.before_large(super::upkeep::OBSERVED_BYTES);
-        let removed = match self.huge.lock::<P>() {
-            Ok(mut table) => table.remove(address.as_ptr() as usize),
-            // A signal handler on top of the table's holder: keep the memory rather than wait
-            // for ourselves.
-            Err(_) => return,
-        };
-        let Some(block) = removed else {
-            P::fatal(Fault::InvalidFree, address.as_ptr())
-        };
-        // SAFETY: the whole reservation; the caller gave it up and the table forgot it.
-        unsafe { P::release(address, block.bytes) };
-    }
-
-    /// Resizes a huge block that stays huge; `None` if it cannot or should not.
-    unsafe fn resize_huge(&self, block: HugeBlock, size: usize) -> Option<NonNull<u8>> {
-        let bytes = size.checked_next_multiple_of(P::page_size().bytes())?;
-        if bytes <= Order::MAX.pages().bytes(P::page_size()) {
-            return None;
-        }
-        let mut table = self.huge.lock::<P>().ok()?;
-        let start = NonNull::new(block.address as *mut u8)?;
-        let moved = if bytes == block.bytes {
-            start
-        } else {
-            // SAFETY: the block is one whole committed reservation, owned by the caller.
-            unsafe { P::remap(start, block.bytes, bytes)? }
-        };
-        table.remove(block.address);
-        let moved_block = HugeBlock {
-            address: moved.as_ptr() as usize,
-            bytes,
-            requested: size,
-        };
-        // Removing made room, so inserting cannot fail.
-        table.insert::<P>(moved_block).ok()?;
-        Some(moved)
     }
 }

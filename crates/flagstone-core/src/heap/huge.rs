@@ -1,206 +1,176 @@
-//! Huge blocks: too large for the page layer, each its own reservation.
+//! Operations on huge blocks: too large for the page layer, each its own reservation.
 //!
 //! ```text
-//!   table (open addressing by address)   [ address | bytes | requested ]  ...
+//!   alloc ─► kept.rs: one that was freed ─► else a reservation    ─► huge_table.rs
+//!   free  ─► huge_table.rs               ─► kept.rs, or given back
 //! ```
-//!
-//! The blocks carry no header, as everywhere: what is known about them lies in this table.
-//!
-//! Invariants
-//! - `huge.half-empty`: at most half of the table's entries are used, so probing ends.
-//! - `huge.no-gaps`: every entry is reached from its home without crossing an empty one.
 
-use crate::platform::{OutOfMemory, Platform};
+use super::bootstrap::Ready;
+use super::huge_table::HugeBlock;
+use super::kept::Evicted;
+use crate::base::Order;
+use crate::platform::{Fault, Platform};
+use crate::sync::Ordering::Relaxed;
 use core::ptr::NonNull;
 
-/// One huge block.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HugeBlock {
-    /// Where it starts; zero marks an empty entry.
-    pub address: usize,
-    /// Bytes reserved and committed, whole pages.
-    pub bytes: usize,
-    /// Bytes the program asked for.
-    pub requested: usize,
-}
-
-/// The table of huge blocks; under the heap's lock.
-#[derive(Debug)]
-pub struct HugeTable {
-    entries: Option<NonNull<HugeBlock>>,
-    capacity: usize,
-    used: usize,
-    bytes: usize,
-}
-
-// SAFETY: the table owns its memory; the lock around it gives exclusive use.
-unsafe impl Send for HugeTable {}
-
-impl HugeTable {
-    /// An empty table without memory.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self {
-            entries: None,
-            capacity: 0,
-            used: 0,
-            bytes: 0,
+impl<P: Platform> Ready<P> {
+    /// A block of its own for `size` bytes, zeroed on request.
+    pub(super) fn alloc_huge(
+        &self,
+        size: usize,
+        align: usize,
+        zeroed: bool,
+    ) -> Option<NonNull<u8>> {
+        let bytes = size.checked_next_multiple_of(P::page_size().bytes())?;
+        if let Some(start) = self.take_kept(bytes, size, align) {
+            if zeroed {
+                // SAFETY: the block is ours alone and has at least `size` bytes.
+                unsafe { start.write_bytes(0, size) };
+            }
+            return Some(start);
         }
-    }
-
-    /// Bytes in all huge blocks.
-    #[must_use]
-    pub fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// All huge blocks, in no order.
-    pub fn blocks(&self) -> impl Iterator<Item = &HugeBlock> {
-        self.slice().iter().filter(|block| block.address != 0)
-    }
-
-    /// Bytes of memory the table itself takes.
-    #[must_use]
-    pub fn own_bytes(&self) -> usize {
-        self.capacity * size_of::<HugeBlock>()
-    }
-
-    /// Where the table lies, and the bytes of its reservation.
-    pub(super) fn memory<P: Platform>(&self) -> Option<(NonNull<u8>, usize)> {
-        let bytes = self.reserved_bytes(P::page_size().bytes());
-        self.entries.map(|first| (first.cast(), bytes))
-    }
-
-    fn slice(&self) -> &[HugeBlock] {
-        match self.entries {
-            // SAFETY: `capacity` entries, zeroed or written, owned by the table.
-            Some(first) => unsafe { core::slice::from_raw_parts(first.as_ptr(), self.capacity) },
-            None => &[],
-        }
-    }
-
-    fn slice_mut(&mut self) -> &mut [HugeBlock] {
-        match self.entries {
-            // SAFETY: as in `slice`; `&mut self` makes this the only borrow.
-            Some(first) => unsafe {
-                core::slice::from_raw_parts_mut(first.as_ptr(), self.capacity)
-            },
-            None => &mut [],
-        }
-    }
-
-    fn home(&self, address: usize) -> usize {
-        (address >> 12).wrapping_mul(0x9E37_79B9_7F4A_7C15_u64 as usize) >> 20 & (self.capacity - 1)
-    }
-
-    fn find(&self, address: usize) -> Option<usize> {
-        if self.capacity == 0 || address == 0 {
+        let start = P::reserve(bytes, align)?;
+        let block = HugeBlock {
+            address: start.as_ptr() as usize,
+            bytes,
+            requested: size,
+        };
+        // SAFETY: the whole fresh reservation.
+        let usable = unsafe { P::commit(start, bytes) }.is_ok();
+        let listed = usable
+            && match self.huge.lock::<P>() {
+                Ok(mut table) => table.insert::<P>(block).is_ok(),
+                Err(_) => false,
+            };
+        if !listed {
+            // SAFETY: nobody knows it yet.
+            unsafe { P::release(start, bytes) };
             return None;
         }
-        let mut at = self.home(address);
-        loop {
-            match self.slice()[at].address {
-                0 => return None,
-                found if found == address => return Some(at),
-                _ => at = (at + 1) & (self.capacity - 1),
-            }
-        }
+        Some(start)
     }
 
-    /// The block that starts at `address`.
-    #[must_use]
-    pub fn get(&self, address: usize) -> Option<HugeBlock> {
-        self.find(address).map(|at| self.slice()[at])
+    /// A kept block of `bytes`, listed for a request of `size`.
+    fn take_kept(&self, bytes: usize, size: usize, align: usize) -> Option<NonNull<u8>> {
+        let now = P::now();
+        let most = self.slabs.bounds.barns_bytes.load(Relaxed);
+        let kept = self
+            .huge
+            .lock::<P>()
+            .ok()?
+            .kept
+            .take(bytes, align, now, most)?;
+        let mut block = self.fit(kept, bytes, align)?;
+        block.requested = size;
+        let start = NonNull::new(block.address as *mut u8)?;
+        let listed = match self.huge.lock::<P>() {
+            Ok(mut table) => table.insert::<P>(block).is_ok(),
+            Err(_) => false,
+        };
+        if !listed {
+            // SAFETY: nobody knows the block any more.
+            unsafe { P::release(start, block.bytes) };
+            return None;
+        }
+        Some(start)
     }
 
-    /// Adds a block.
-    ///
-    /// # Errors
-    /// `OutOfMemory` if the table must grow and cannot; nothing changed then.
-    pub fn insert<P: Platform>(&mut self, block: HugeBlock) -> Result<(), OutOfMemory> {
-        if (self.used + 1) * 2 > self.capacity {
-            self.grow::<P>()?;
+    /// Cuts or grows a block that is in nobody's hands to about `bytes`; `None` where it cannot
+    /// grow, and then it is given back.
+    fn fit(&self, mut block: HugeBlock, bytes: usize, align: usize) -> Option<HugeBlock> {
+        let start = NonNull::new(block.address as *mut u8)?;
+        if block.bytes > bytes + bytes / 8 {
+            // SAFETY: the end of the reservation, which is committed and nobody uses.
+            unsafe { P::release(start.add(bytes), block.bytes - bytes) };
+            block.bytes = bytes;
         }
-        self.place(block);
-        self.used += 1;
-        self.bytes += block.bytes;
-        Ok(())
-    }
-
-    fn place(&mut self, block: HugeBlock) {
-        let mask = self.capacity - 1;
-        let mut at = self.home(block.address);
-        while self.slice()[at].address != 0 {
-            at = (at + 1) & mask;
+        if block.bytes < bytes {
+            let may_move = align <= P::page_size().bytes();
+            // SAFETY: one whole committed reservation.
+            let grown = may_move.then(|| unsafe { P::remap(start, block.bytes, bytes) });
+            let Some(grown) = grown.flatten() else {
+                // SAFETY: nobody knows the block any more.
+                unsafe { P::release(start, block.bytes) };
+                return None;
+            };
+            block.address = grown.as_ptr() as usize;
+            block.bytes = bytes;
         }
-        self.slice_mut()[at] = block;
-    }
-
-    /// Removes the block that starts at `address`.
-    pub fn remove(&mut self, address: usize) -> Option<HugeBlock> {
-        let mut hole = self.find(address)?;
-        let mask = self.capacity - 1;
-        let block = self.slice()[hole];
-        let mut at = hole;
-        loop {
-            at = (at + 1) & mask;
-            let next = self.slice()[at];
-            if next.address == 0 {
-                break;
-            }
-            // Move back what would otherwise be cut off from its home (`huge.no-gaps`).
-            let home = self.home(next.address);
-            if at.wrapping_sub(home) & mask >= at.wrapping_sub(hole) & mask {
-                self.slice_mut()[hole] = next;
-                hole = at;
-            }
-        }
-        self.slice_mut()[hole] = HugeBlock::default();
-        self.used -= 1;
-        self.bytes -= block.bytes;
         Some(block)
     }
 
-    fn grow<P: Platform>(&mut self) -> Result<(), OutOfMemory> {
-        let page = P::page_size().bytes();
-        let bytes = if self.capacity == 0 {
-            page
+    pub(super) fn huge_at(&self, address: NonNull<u8>) -> Option<HugeBlock> {
+        self.huge.lock::<P>().ok()?.get(address.as_ptr() as usize)
+    }
+
+    pub(super) fn free_huge(&self, address: NonNull<u8>) {
+        self.before_large(super::upkeep::OBSERVED_BYTES);
+        let now = P::now();
+        let freed = match self.huge.lock::<P>() {
+            Ok(mut table) => table
+                .remove(address.as_ptr() as usize)
+                .map(|block| table.kept.keep(block, now)),
+            // A signal handler on top of the table's holder: keep the memory rather than wait
+            // for ourselves.
+            Err(_) => return,
+        };
+        match freed {
+            Some(evicted) => {
+                self.give_back(&evicted);
+            }
+            None => P::fatal(Fault::InvalidFree, address.as_ptr()),
+        }
+    }
+
+    /// A second passed: less is kept.
+    pub(super) fn decay_kept(&self) {
+        let now = P::now();
+        let evicted = self.huge.lock::<P>().map(|mut table| table.kept.decay(now));
+        if let Ok(evicted) = evicted {
+            self.give_back(&evicted);
+        }
+    }
+
+    /// Gives all kept blocks back.
+    pub(super) fn drop_kept(&self) -> usize {
+        let evicted = self.huge.lock::<P>().map(|mut table| table.kept.clear());
+        evicted.map_or(0, |evicted| self.give_back(&evicted))
+    }
+
+    fn give_back(&self, evicted: &Evicted) -> usize {
+        let mut bytes = 0;
+        for block in evicted.iter() {
+            if let Some(start) = NonNull::new(block.address as *mut u8) {
+                // SAFETY: the whole reservation; its owner gave it up, and the table forgot it.
+                unsafe { P::release(start, block.bytes) };
+                bytes += block.bytes;
+            }
+        }
+        bytes
+    }
+
+    /// Resizes a huge block that stays huge; `None` if it cannot or should not.
+    pub(super) unsafe fn resize_huge(&self, block: HugeBlock, size: usize) -> Option<NonNull<u8>> {
+        let bytes = size.checked_next_multiple_of(P::page_size().bytes())?;
+        if bytes <= Order::MAX.pages().bytes(P::page_size()) {
+            return None;
+        }
+        let mut table = self.huge.lock::<P>().ok()?;
+        let start = NonNull::new(block.address as *mut u8)?;
+        let moved = if bytes == block.bytes {
+            start
         } else {
-            self.reserved_bytes(page) * 2
+            // SAFETY: the block is one whole committed reservation, owned by the caller.
+            unsafe { P::remap(start, block.bytes, bytes)? }
         };
-        let memory = P::reserve(bytes, page).ok_or(OutOfMemory)?;
-        // SAFETY: the whole fresh reservation.
-        if let Err(refused) = unsafe { P::commit(memory, bytes) } {
-            // SAFETY: nobody uses it.
-            unsafe { P::release(memory, bytes) };
-            return Err(refused);
-        }
-        let mut larger = Self {
-            entries: Some(memory.cast()),
-            // A power of two, so that probing can mask.
-            capacity: 1 << (bytes / size_of::<HugeBlock>()).ilog2(),
-            used: self.used,
-            bytes: self.bytes,
+        table.remove(block.address);
+        let moved_block = HugeBlock {
+            address: moved.as_ptr() as usize,
+            bytes,
+            requested: size,
         };
-        for block in self.blocks() {
-            larger.place(*block);
-        }
-        let (old, old_bytes) = (self.entries, self.reserved_bytes(page));
-        *self = larger;
-        if let Some(old) = old {
-            // SAFETY: the old table's reservation, no longer referred to.
-            unsafe { P::release(old.cast(), old_bytes) };
-        }
-        Ok(())
-    }
-
-    fn reserved_bytes(&self, page: usize) -> usize {
-        self.own_bytes().next_power_of_two().max(page)
-    }
-}
-
-impl Default for HugeTable {
-    fn default() -> Self {
-        Self::new()
+        // Removing made room, so inserting cannot fail.
+        table.insert::<P>(moved_block).ok()?;
+        Some(moved)
     }
 }

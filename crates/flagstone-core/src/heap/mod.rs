@@ -2,8 +2,9 @@
 //!
 //! ```text
 //!   gate.rs       what the fast paths read                  class.rs   size → cache
-//!   heap.rs       alloc · free · realloc · aligned          huge.rs    blocks beyond a zone's
-//!   bootstrap.rs  building in place, once                   upkeep.rs  giving back, fork
+//!   heap.rs       alloc · free · realloc · aligned          upkeep.rs  giving back, fork
+//!   huge.rs       blocks beyond a zone's                    bootstrap.rs  building in place, once
+//!   huge_table.rs where they are                            kept.rs    freed ones for the next
 //! ```
 //!
 //! `malloc(64)`: `Heap::alloc` → gate: class → `P::pop` of the CPU's main sheaf. Empty?
@@ -12,12 +13,17 @@
 
 mod bootstrap;
 mod class;
+mod falls;
 mod gate;
 #[expect(clippy::module_inception, reason = "the layer's main type")]
 mod heap;
 mod huge;
+mod huge_table;
+mod kept;
 mod upkeep;
 
 pub use bootstrap::{HeapConfig, Ready};
+pub use class::TABLE_MAX;
+pub use gate::Gate;
 pub use heap::{Heap, MIN_ALIGN};
-pub use huge::HugeBlock;
+pub use huge_table::HugeBlock;

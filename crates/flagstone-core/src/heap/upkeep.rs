@@ -1,20 +1,19 @@
 //! Upkeep: what rides on the program's own slow-path calls, since there is no thread of ours.
 //!
 //! ```text
-//!   every so often  is the heap down to half of its last peak?  →  shrink caches
+//!   every so often  has the heap fallen?                         →  caches shrink, free pages go
 //!   every so often  has a second passed?                         →  pagesets decay, limits are
 //!                                                                   looked at again
 //! ```
 
 use super::bootstrap::Ready;
 use super::heap::Heap;
-use super::huge::HugeBlock;
+use super::huge_table::HugeBlock;
 use crate::base::NodeId;
 use crate::platform::{MAX_CACHES, Platform, RawLock};
 use crate::slab::Slabs;
 use crate::sync::Ordering::Relaxed;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU64, AtomicUsize};
 
 /// Slow-path calls between two looks at the clock.
 const LOOK_EVERY: usize = 64;
@@ -28,27 +27,12 @@ pub const OBSERVED_BYTES: usize = 256 << 10;
 /// is asked anyway.
 const LOOK_BYTES_MIN: usize = 4 << 20;
 
-/// A fall of the heap below which its caches are let be: what they hold is small then.
-const FALL_BYTES_MIN: usize = 8 << 20;
-/// The largest fall ever asked for, however often shrinking was a mistake.
-const FALL_BYTES_MAX: usize = 256 << 20;
-/// Divisor of what is still in use that free memory may keep after a fall.
-const KEPT_SHARE: usize = 32;
-/// Nanoseconds within which growing back makes a shrink a mistake.
-const REGRET_NS: u64 = 1_000_000_000;
-
-/// What upkeep remembers of the heap's ups and downs. Bytes in use, all of them.
-#[derive(Debug, Default)]
-pub(super) struct Falls {
-    /// The most since the last shrink.
-    peak: AtomicUsize,
-    /// The peak before the last shrink; zero once it was reached again.
-    from: AtomicUsize,
-    /// When that was.
-    at: AtomicU64,
-    /// The least fall that leads to the next shrink.
-    least: AtomicUsize,
-}
+/// Eighths of its peak by which a heap must have fallen for caches of large objects to shrink. Why
+/// one: what they hold stays small beside what is in use all through a deep fall.
+const SHALLOW: usize = 1;
+/// The same for all caches and for free pages. Why half: a heap that swings by less soon needs them
+/// again. Shrinking all caches at an eighth cost a Python program a sixth more faults.
+const DEEP: usize = 4;
 
 impl<P: Platform> Ready<P> {
     /// The slab allocator.
@@ -75,6 +59,13 @@ impl<P: Platform> Ready<P> {
     pub fn each_huge(&self, visit: impl FnMut(&HugeBlock)) {
         if let Ok(table) = self.huge.lock::<P>() {
             table.blocks().for_each(visit);
+        }
+    }
+
+    /// Visits every freed huge block that is kept, under the same lock.
+    pub fn each_kept(&self, visit: impl FnMut(&HugeBlock)) {
+        if let Ok(table) = self.huge.lock::<P>() {
+            table.kept.blocks().for_each(visit);
         }
     }
 
@@ -116,6 +107,9 @@ impl<P: Platform> Ready<P> {
         if second || (self.slabs.bounds.unknown() && used >= LOOK_BYTES_MIN) {
             self.slabs.look_at_means();
         }
+        if second {
+            self.decay_kept();
+        }
         self.slabs.sweep_if_due();
         if self.watched.load(Relaxed) {
             P::observe();
@@ -123,28 +117,15 @@ impl<P: Platform> Ready<P> {
         self.follow_falls();
     }
 
-    /// Shrinks caches when the heap has fallen to half of its peak, by `fall_bytes` at least. A
-    /// heap that soon grows back shows that the fall was a swing: the next must be twice as deep.
+    /// Shrinks caches, and after a deep fall the bound on free pages, when the heap has fallen.
     fn follow_falls(&self) {
-        let falls = &self.falls;
-        let used = self.slabs.pages().in_use().bytes(P::page_size());
-        let peak = falls.peak.load(Relaxed);
-        let least = falls.least.load(Relaxed).max(FALL_BYTES_MIN);
-        if used > peak {
-            falls.peak.store(used, Relaxed);
-            if falls.from.load(Relaxed) != 0 && used > falls.from.load(Relaxed) / 4 * 3 {
-                falls.from.store(0, Relaxed);
-                if P::now().saturating_sub(falls.at.load(Relaxed)) < REGRET_NS {
-                    falls.least.store((least * 2).min(FALL_BYTES_MAX), Relaxed);
-                }
-            }
-        } else if used < peak / 2 && peak - used >= least {
-            falls.from.store(peak, Relaxed);
-            falls.at.store(P::now(), Relaxed);
-            falls.peak.store(used, Relaxed);
+        let used = self.slabs.used_bytes();
+        if self.shallow.follow(used, SHALLOW, P::now) {
+            self.slabs.shrink_large();
+        }
+        if self.deep.follow(used, DEEP, P::now) {
             self.slabs.shrink_all();
-            // Scattered free pages hold on to descriptors of all the memory between them.
-            self.slabs.pages().trim(used / KEPT_SHARE);
+            self.slabs.pages().settle();
         }
     }
 
@@ -153,7 +134,7 @@ impl<P: Platform> Ready<P> {
     pub fn trim(&self, keep: usize) -> usize {
         self.slabs.shrink_all();
         self.slabs.sweep();
-        self.slabs.pages().trim(keep)
+        self.drop_kept() + self.slabs.pages().trim(keep)
     }
 
     /// Every lock above the page layer, in the order in which they may be taken.

@@ -12,9 +12,9 @@
 
 use super::build::Shares;
 use super::config::PageConfig;
-use super::descriptor::{Descriptor, PageKind, flag};
+use super::descriptor::{Descriptor, PageKind, Spacing, flag};
 use super::memmap::Memmap;
-use super::zone::{Block, Zone};
+use super::zone::{Block, Zone, each_run};
 use crate::base::{NodeId, Order, PageCount, PageSize, Pfn};
 use crate::platform::Platform;
 use crate::sync::Ordering::Relaxed;
@@ -110,6 +110,20 @@ impl<P: Platform> PageAllocator<P> {
         self.map.descriptor(pfn)
     }
 
+    /// Where the links of a slab begin; see [`Spacing::link_offset`].
+    #[inline]
+    #[must_use]
+    pub fn links_of(&self, pfn: Pfn) -> NonNull<u8> {
+        self.map.links_of(pfn)
+    }
+
+    /// How descriptors lie.
+    #[inline]
+    #[must_use]
+    pub fn spacing(&self) -> Spacing {
+        self.map.spacing()
+    }
+
     /// A page's address.
     #[inline]
     #[must_use]
@@ -124,6 +138,13 @@ impl<P: Platform> PageAllocator<P> {
         let pfn = self.map.lookup(address)?;
         let zone = self.zone_at((pfn.0 >> self.zone_shift).min(self.zone_count - 1));
         (pfn < zone.frontier()).then_some(pfn)
+    }
+
+    /// The memory node a page belongs to.
+    #[inline]
+    #[must_use]
+    pub fn node_of(&self, pfn: Pfn) -> NodeId {
+        self.zone_of(pfn).node()
     }
 
     /// The head of the live slab or run that holds a page; `None` if the page is free.
@@ -249,16 +270,42 @@ impl<P: Platform> PageAllocator<P> {
         new <= Order::MAX.pages() && unsafe { self.zone_of(pfn).grow(&self.map, pfn, old, new) }
     }
 
-    /// Gives the memory of some pages inside a live slab or run back to the system; they stay
-    /// usable and read as zero.
+    /// Gives some pages inside a live block back to the system: page `i` where bit `i` of
+    /// `holes` is set. They stay usable and read as zero.
     ///
     /// # Safety
-    /// 1. The pages belong to one live block whose owner gave up their contents.
-    pub unsafe fn release_pages(&self, pfn: Pfn, pages: PageCount) {
-        let bytes = pages.bytes(self.page_size());
-        // SAFETY: obligation 1: committed pages whose contents nobody needs.
-        unsafe { P::decommit(self.address(pfn), bytes) };
-        self.holes.fetch_add(bytes as u64, Relaxed);
+    /// 1. The pages belong to the live block headed by `pfn`, and its owner gave up their
+    ///    contents.
+    pub unsafe fn punch_holes(&self, pfn: Pfn, holes: u32) {
+        each_run(holes, |first, len| {
+            let bytes = PageCount(len).bytes(self.page_size());
+            // SAFETY: obligation 1: committed pages whose contents nobody needs.
+            unsafe { P::decommit(self.address(pfn.plus(PageCount(first))), bytes) };
+            self.holes.fetch_add(bytes as u64, Relaxed);
+        });
+        self.zone_of(pfn).add_holes(holes.count_ones() as usize);
+    }
+
+    /// Notes that the holes of a live block may be used from now on.
+    pub fn fill_holes(&self, pfn: Pfn, holes: u32) {
+        self.zone_of(pfn).remove_holes(holes.count_ones() as usize);
+    }
+
+    /// Frees a block whose holes nobody used since they were punched.
+    ///
+    /// # Safety
+    /// 1. As for [`PageAllocator::free_run`]; `holes` are those of `punch_holes`.
+    pub unsafe fn free_with_holes(&self, pfn: Pfn, pages: PageCount, holes: u32) {
+        let zone = self.zone_of(pfn);
+        zone.remove_holes(holes.count_ones() as usize);
+        // SAFETY: obligation 1.
+        unsafe { zone.free_with_holes(&self.map, pfn, pages, holes) };
+    }
+
+    /// Pages inside live blocks that are given back now.
+    #[must_use]
+    pub fn holes(&self) -> PageCount {
+        PageCount(self.zones().map(Zone::holes).sum())
     }
 
     /// Zeroed memory for the allocator's own data: whole pages, never freed.
@@ -383,7 +430,7 @@ impl<P: Platform> PageAllocator<P> {
         (0..self.zone_count).map(|index| self.zone_at(index))
     }
 
-    /// The memmap, for `verify`.
+    /// The memmap, for `verify` and for locks of slabs.
     pub(crate) fn memmap(&self) -> &Memmap {
         &self.map
     }

@@ -403,7 +403,7 @@ impl FreeAreas {
 }
 
 /// Smallest order of a released block that gives its descriptors back: of 256 pages' descriptors
-/// three quarters are whole pages of their own. Smaller blocks come and go too often for a call.
+/// half, or three quarters where they are longer, are whole pages of their own. Smaller blocks come and go too often for a call.
 const BARE_ORDER_MIN: u32 = 8;
 
 /// The largest block that starts at `pfn`, aligned, and is no longer than `pages`.

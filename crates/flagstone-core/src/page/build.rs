@@ -7,6 +7,7 @@
 
 use super::allocator::PageAllocator;
 use super::config::PageConfig;
+use super::descriptor::Spacing;
 use super::memmap::{Layout, Memmap};
 use super::pageset::Pageset;
 use super::zone::{Zone, ZonePlan};
@@ -99,7 +100,7 @@ impl<P: Platform> PageAllocator<P> {
         let cpus = P::cpu_count();
         let shares = Shares::of(pages, u32::from(P::node_count()));
         let control = Control::of::<P>(shares.zones, cpus);
-        let layout = Layout::of(page_size, control.bytes, span);
+        let layout = Layout::of(page_size, control.bytes, span, Spacing::of(&config.policy));
         let (bytes, align) = layout.reservation();
         let start = P::reserve(bytes, align)?;
         // SAFETY: `start` is that reservation.

@@ -75,7 +75,7 @@ pub struct PageConfig {
     pub span_bytes_min: usize,
     /// What stays resident.
     pub retention: Retention,
-    /// The pagesets' rule and marks.
+    /// The pagesets' rule and marks, and how descriptors lie.
     pub policy: Policy,
     /// Bytes the zones count as theirs, for watermarks and pageset marks; `None` asks the
     /// platform, again and again.

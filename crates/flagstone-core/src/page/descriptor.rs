@@ -1,16 +1,19 @@
 //! The descriptor of a page: what the allocator knows about it, apart from its data.
 //!
 //! ```text
-//!   one 64-byte line per page
-//!   [ state u64 | next u32 | prev u32 | pages u32 | cache u16 | fresh u16 | kind u8 | order u8 |
-//!     node u8 | flags u8 | spare u32 ]                                             32 bytes
-//!   [ links: 16 × u16 ]                                                            32 bytes
+//!   32 bytes per page
+//!   [ state u64 | next u32 | prev u32 | spare u32 | cache u16 | fresh u16 |       heads   24 bytes
+//!   [ links of free objects: 24 × u8                                      |       tails
+//!                                   pages u32 | kind u8 | order u8 | node u8 | flags u8 ]  8 bytes
+//!
+//!   packed   [ 0 | 1 ][ 2 | 3 ][ ...     two to a cache line, links in tails
+//!   lines    [ 0 | 32 more bytes ][ 1 | 32 more bytes ][ ...     a line each, links behind
 //! ```
 //!
-//! `links` hold the free list of objects that start in this page when the objects are at least
-//! a sixteenth of a page: two such objects never start in the same sixteenth. So the allocator
-//! does not touch the memory of larger free objects at all, and their pages can be given back
-//! while their slab stays (ADR 0003).
+//! Links are the free list of objects of at least a sixteenth of a page, so the allocator does
+//! not touch the memory of larger free objects at all, and their pages can be given back while
+//! their slab stays (ADR 0003). How descriptors lie is the policy's choice ([`Spacing`]): the
+//! kernels' `struct page` has a line of its own, and so have the pages of their policies.
 //!
 //! | kind   | who owns it                     | fields in use                              |
 //! |--------|---------------------------------|--------------------------------------------|
@@ -18,9 +21,9 @@
 //! | `Buddy` | its zone's free areas           | order, flags, next, prev                   |
 //! | `Pageset` | a per-CPU pageset             | order, next, prev                          |
 //! | `Parked` | its zone, for a moment         | spare (pages), next                        |
-//! | `Slab` | a cache                          | all of them (head page only)               |
+//! | `Slab` | a cache                          | all but those of links (head page)         |
 //! | `Run`  | a large block, or a caller       | pages (head page only)                     |
-//! | `Tail` | the block's head page            | pages: distance back to the head           |
+//! | `Tail` | the block's head page            | pages: distance back to the head; links    |
 //!
 //! Inner pages of free blocks are `Tail` or `Unused` with stale contents: a tail belongs to the
 //! head it names only if that head is a slab or run and long enough to reach it.
@@ -32,11 +35,76 @@
 
 use crate::base::{NodeId, Order};
 use crate::platform::RawLock;
+use crate::policy::Policy;
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
-/// Links per descriptor: a page is divided into this many parts.
-pub const LINKS_PER_PAGE: usize = 16;
+/// Objects of at least a page divided by this have their links outside, where there is room.
+pub const OBJECTS_PER_PAGE_MAX: usize = 16;
+
+/// How descriptors lie in memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Spacing {
+    /// One behind the other, two to a cache line: half the memory, and the links of a slab lie in
+    /// the descriptors of its tails.
+    Packed,
+    /// A cache line each, as in the kernels: behind each descriptor there is room for links, or
+    /// for a slab's lock.
+    Lines,
+}
+
+impl Spacing {
+    /// A policy's choice.
+    #[must_use]
+    pub fn of(policy: &Policy) -> Self {
+        if policy.packs_descriptors() {
+            Self::Packed
+        } else {
+            Self::Lines
+        }
+    }
+
+    /// Binary logarithm of the bytes from one descriptor to the next.
+    #[inline]
+    #[must_use]
+    pub const fn shift(self) -> u32 {
+        match self {
+            Self::Packed => DESCRIPTOR_BYTES.trailing_zeros(),
+            Self::Lines => DESCRIPTOR_BYTES.trailing_zeros() + 1,
+        }
+    }
+
+    /// Bytes from one descriptor to the next.
+    #[inline]
+    #[must_use]
+    pub const fn bytes(self) -> usize {
+        1 << self.shift()
+    }
+
+    /// How many links a slab of `pages` pages has room for; they are bytes.
+    #[must_use]
+    pub const fn links_room(self, pages: usize) -> usize {
+        match self {
+            Self::Packed => (pages - 1) * TAIL_LINKS,
+            Self::Lines => pages * DESCRIPTOR_BYTES,
+        }
+    }
+
+    /// Where link `index` lies, in bytes behind the head's descriptor.
+    #[inline]
+    #[must_use]
+    pub const fn link_offset(self, index: usize) -> usize {
+        match self {
+            Self::Packed => index / TAIL_LINKS * self.bytes() + index % TAIL_LINKS,
+            Self::Lines => index / DESCRIPTOR_BYTES * self.bytes() + index % DESCRIPTOR_BYTES,
+        }
+    }
+}
+
+const DESCRIPTOR_BYTES: usize = size_of::<Descriptor>();
+
+/// Bytes of a tail's descriptor that say nothing about the page.
+const TAIL_LINKS: usize = core::mem::offset_of!(Descriptor, pages);
 
 /// Who owns a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,7 +143,7 @@ pub mod flag {
 }
 
 /// One page's descriptor: see the module's picture. All-zero is a valid, unused page.
-#[repr(C, align(64))]
+#[repr(C, align(32))]
 #[derive(Debug)]
 pub struct Descriptor {
     /// Slabs: freelist head, objects in use, objects, frozen; one word for compare-and-swap.
@@ -84,36 +152,35 @@ pub struct Descriptor {
     pub next: AtomicU32,
     /// Previous page of the list this page is on.
     pub prev: AtomicU32,
-    /// Heads: pages whose tails name this head, which is the length of slabs and runs. Tails:
-    /// pages back to the head.
-    pub pages: AtomicU32,
+    /// Runs: bytes the caller asked for, in units of the owner's choice. Slabs: pages given back
+    /// where links lie outside the objects, otherwise the slab's generation.
+    pub spare: AtomicU32,
     /// Slabs: the cache.
     pub cache: AtomicU16,
     /// Slabs: objects never handed out yet start at this index.
     pub fresh: AtomicU16,
+    /// Heads: pages whose tails name this head, which is the length of slabs and runs. Tails:
+    /// pages back to the head.
+    pub pages: AtomicU32,
     kind: AtomicU8,
     order: AtomicU8,
     node: AtomicU8,
     /// Bits of [`flag`].
     pub flags: AtomicU8,
-    /// Runs: bytes the caller asked for, in units of the owner's choice.
-    pub spare: AtomicU32,
-    /// Free links of the objects that start in this page's sixteenths.
-    pub links: [AtomicU16; LINKS_PER_PAGE],
     // Not shared: keeps the type from being moved between pages by accident.
     _pinned: Cell<()>,
 }
 
 const _: () = assert!(
-    size_of::<Descriptor>() == 64,
-    "a descriptor is exactly one cache line"
+    size_of::<Descriptor>() == 32 && TAIL_LINKS == 24,
+    "a descriptor is half a cache line, and a tail needs a quarter of it"
 );
 
 #[cfg(not(loom))]
 const _: () = assert!(
-    size_of::<RawLock>() <= size_of::<[AtomicU16; LINKS_PER_PAGE]>()
-        && core::mem::offset_of!(Descriptor, links) % align_of::<RawLock>() == 0,
-    "a slab's lock fits where the links are"
+    size_of::<RawLock>() <= DESCRIPTOR_BYTES
+        && DESCRIPTOR_BYTES.is_multiple_of(align_of::<RawLock>()),
+    "a slab's lock fits behind its descriptor"
 );
 
 // SAFETY: every field is an atomic; who may change which field when is stated by `page.one-owner`
@@ -168,31 +235,6 @@ impl Descriptor {
     #[inline]
     pub fn set_node(&self, node: NodeId) {
         self.node.store(node.0, Relaxed);
-    }
-
-    /// The lock of a slab whose links are not here: it lies in the words of `links`, so that it
-    /// shares the slab's line, as the kernels of 2007 had it (docs: linux-policies 4.1).
-    ///
-    /// # Safety
-    /// 1. [`Descriptor::make_slab_lock`] was called since the page became this slab's head, and
-    ///    nothing uses `links`.
-    #[inline]
-    #[must_use]
-    pub unsafe fn slab_lock(&self) -> &RawLock {
-        let words = self.links.as_ptr().cast::<RawLock>();
-        // SAFETY: obligation 1; size and alignment are checked below, and atomics may be
-        // changed through a shared reference.
-        unsafe { &*words }
-    }
-
-    /// Puts a lock into the words of `links`.
-    ///
-    /// # Safety
-    /// 1. The caller owns the page, and nothing uses `links`.
-    pub unsafe fn make_slab_lock(&self, lock: RawLock) {
-        let words = self.links.as_ptr().cast_mut().cast::<RawLock>();
-        // SAFETY: obligation 1; as in `slab_lock`.
-        unsafe { words.write(lock) };
     }
 
     /// Whether all of `bits` are set.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   reserve ─► [ control | page map | resident bits | descriptors | slack ][ data ............ ]
-//!                          1 B/page   1 bit/page      64 B/page             ▲ aligned to a block
+//!                          1 B/page   1 bit/page   32 or 64 B/page          ▲ aligned to a block
 //!                                                                           │ of Order::MAX
 //!                                                                           pfn 0
 //! ```
@@ -16,10 +16,10 @@
 //! Invariants
 //! - `memmap.limit`: page map bytes and resident bits of all pages below the limit are readable.
 
-use super::descriptor::Descriptor;
+use super::descriptor::{Descriptor, Spacing};
 use super::resident::Resident;
 use crate::base::{Order, PageCount, PageSize, Pfn};
-use crate::platform::{OutOfMemory, Platform};
+use crate::platform::{OutOfMemory, Platform, RawLock};
 use crate::sync::AtomicUsize;
 use crate::sync::Ordering::{AcqRel, Acquire};
 use core::ptr::NonNull;
@@ -33,20 +33,22 @@ pub(super) struct Layout {
     pub descriptors: usize,
     pub data: usize,
     align: usize,
+    spacing: Spacing,
 }
 
 impl Layout {
     /// The parts for `data` bytes of pages and `control` bytes of zones and pagesets.
-    pub(super) fn of(page_size: PageSize, control: usize, data: usize) -> Self {
+    pub(super) fn of(page_size: PageSize, control: usize, data: usize, spacing: Spacing) -> Self {
         let pages = data >> page_size.shift();
         let whole = |bytes: usize| bytes.next_multiple_of(page_size.bytes());
         Self {
             control: whole(control),
             map: whole(pages),
             resident: whole(pages.div_ceil(64) * 8),
-            descriptors: whole(pages * size_of::<Descriptor>()),
+            descriptors: whole(pages * spacing.bytes()),
             data,
             align: page_size.block_bytes(Order::MAX),
+            spacing,
         }
     }
 
@@ -73,7 +75,8 @@ impl Layout {
 pub struct Memmap {
     data: NonNull<u8>,
     map: NonNull<u8>,
-    descriptors: NonNull<Descriptor>,
+    descriptors: NonNull<u8>,
+    spacing: Spacing,
     resident: Resident,
     page_size: PageSize,
     pages: u32,
@@ -106,7 +109,8 @@ impl Memmap {
         let memmap = Self {
             data: at(descriptors + layout.descriptors),
             map: at(map),
-            descriptors: at(descriptors).cast(),
+            descriptors: at(descriptors),
+            spacing: layout.spacing,
             // SAFETY: obligation 1; committed before use by `commit`.
             resident: unsafe { Resident::new(at(resident).cast()) },
             page_size,
@@ -164,7 +168,54 @@ impl Memmap {
         debug_assert!(pfn.0 < self.pages, "{pfn:?}");
         // SAFETY: pfns of this allocator lie inside the reservation, and their descriptors were
         // committed (zeroed: valid) before the frontier passed them.
-        unsafe { self.descriptors.add(pfn.index()).as_ref() }
+        unsafe { self.descriptor_at(pfn).cast().as_ref() }
+    }
+
+    #[inline]
+    fn descriptor_at(&self, pfn: Pfn) -> NonNull<u8> {
+        // SAFETY: as above: inside the reservation.
+        unsafe {
+            self.descriptors
+                .byte_add(pfn.index() << self.spacing.shift())
+        }
+    }
+
+    /// How descriptors lie.
+    #[inline]
+    #[must_use]
+    pub const fn spacing(&self) -> Spacing {
+        self.spacing
+    }
+
+    /// Where the links of a slab begin ([`Spacing::link_offset`]): behind its head's descriptor.
+    #[inline]
+    #[must_use]
+    pub fn links_of(&self, pfn: Pfn) -> NonNull<u8> {
+        // SAFETY: no further than the end of the descriptors.
+        unsafe { self.descriptor_at(pfn).byte_add(size_of::<Descriptor>()) }
+    }
+
+    /// The lock of a slab: behind its descriptor, so that it shares the slab's line, as the
+    /// kernels of 2007 had it (docs: linux-policies 4.1).
+    ///
+    /// # Safety
+    /// 1. [`Memmap::make_slab_lock`] was called since the page became this slab's head.
+    #[inline]
+    #[must_use]
+    pub unsafe fn slab_lock(&self, pfn: Pfn) -> &RawLock {
+        // SAFETY: obligation 1; atomics may be changed through a shared reference.
+        unsafe { self.links_of(pfn).cast().as_ref() }
+    }
+
+    /// Puts a lock behind a slab's descriptor.
+    ///
+    /// # Safety
+    /// 1. The caller owns the page, descriptors have lines of their own, and no link of the slab
+    ///    lies outside its objects.
+    pub unsafe fn make_slab_lock(&self, pfn: Pfn, lock: RawLock) {
+        debug_assert_eq!(self.spacing, Spacing::Lines);
+        // SAFETY: obligation 1; size and alignment are checked beside the descriptor.
+        unsafe { self.links_of(pfn).cast().write(lock) };
     }
 
     /// A page's address.
@@ -193,14 +244,14 @@ impl Memmap {
         pages: PageCount,
     ) -> Option<(NonNull<u8>, usize)> {
         let page = self.page_size.bytes();
-        let each = size_of::<Descriptor>();
+        let each = self.spacing.bytes();
         let from = (pfn.index() * each + each).next_multiple_of(page);
         let to = ((pfn.index() + pages.0) * each) & !(page - 1);
         if from >= to {
             return None;
         }
         // SAFETY: inside the descriptors of the reservation's pages.
-        let start = unsafe { self.descriptors.cast::<u8>().byte_add(from) };
+        let start = unsafe { self.descriptors.byte_add(from) };
         Some((start, to - from))
     }
 
@@ -210,8 +261,8 @@ impl Memmap {
     /// `OutOfMemory` when the system refuses; the limit has not moved then.
     pub(super) fn commit<P: Platform>(&self, from: Pfn, to: Pfn) -> Result<(), OutOfMemory> {
         let (first, last) = (from.index(), to.index());
-        let each = size_of::<Descriptor>();
-        self.commit_part::<P>(self.descriptors.cast(), first * each, last * each)?;
+        let each = self.spacing.bytes();
+        self.commit_part::<P>(self.descriptors, first * each, last * each)?;
         let known = self.limit.load(Acquire) >> self.page_size.shift();
         if last <= known {
             return Ok(());

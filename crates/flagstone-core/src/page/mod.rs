@@ -35,7 +35,7 @@ mod zone_size;
 pub use allocator::PageAllocator;
 pub use buddy::ORDERS;
 pub use config::{PageConfig, Retention};
-pub use descriptor::{Descriptor, LINKS_PER_PAGE, PageKind, flag};
+pub use descriptor::{Descriptor, OBJECTS_PER_PAGE_MAX, PageKind, Spacing, flag};
 pub use list::PageList;
 pub use memmap::Memmap;
 pub use pageset::{PAGESET_BYTES, PagesetCounters, PagesetSnapshot};

@@ -1,7 +1,6 @@
 //! Where the page layer's own data lies: for the ledger.
 
 use super::allocator::PageAllocator;
-use super::descriptor::Descriptor;
 use crate::base::Pfn;
 use crate::platform::Platform;
 use crate::sync::Ordering::Acquire;
@@ -21,7 +20,7 @@ impl<P: Platform> PageAllocator<P> {
         visit(self.memmap().resident().base(), known / 8);
         for (start, end) in self.used_spans().filter(|(start, end)| start < end) {
             let first = NonNull::from(self.descriptor(start));
-            let bytes = (end.0 - start.0) as usize * size_of::<Descriptor>();
+            let bytes = (end.0 - start.0) as usize * self.memmap().spacing().bytes();
             visit(first.cast(), bytes);
         }
     }

@@ -20,20 +20,48 @@ const PAGE: usize = 512;
 /// One step of a program. Indexes are taken modulo what is live.
 #[derive(Clone, Debug)]
 enum Op {
-    Block { order: u32, node: u8 },
-    Run { pages: usize, node: u8 },
-    Free { which: usize },
-    Shrink { which: usize, to: usize },
-    Grow { which: usize, by: usize },
-    Hole { which: usize },
-    MoveTo { cpu: u32 },
-    Trim { keep: usize },
+    Block {
+        order: u32,
+        node: u8,
+    },
+    Run {
+        pages: usize,
+        node: u8,
+    },
+    Free {
+        which: usize,
+    },
+    Shrink {
+        which: usize,
+        to: usize,
+    },
+    Grow {
+        which: usize,
+        by: usize,
+    },
+    Hole {
+        which: usize,
+        holes: u32,
+        then_free: bool,
+    },
+    MoveTo {
+        cpu: u32,
+    },
+    Trim {
+        keep: usize,
+    },
     Tick,
     DrainAll,
-    Own { bytes: usize },
-    Refuse { after: u32 },
+    Own {
+        bytes: usize,
+    },
+    Refuse {
+        after: u32,
+    },
     Allow,
-    FreeReentered { which: usize },
+    FreeReentered {
+        which: usize,
+    },
     Fork,
 }
 
@@ -46,7 +74,7 @@ fn op() -> impl Strategy<Value = Op> {
         14 => any::<usize>().prop_map(|which| Op::Free { which }),
         2 => (any::<usize>(), any::<usize>()).prop_map(|(which, to)| Op::Shrink { which, to }),
         2 => (any::<usize>(), 1usize..200).prop_map(|(which, by)| Op::Grow { which, by }),
-        1 => any::<usize>().prop_map(|which| Op::Hole { which }),
+        2 => any::<(usize, u32, bool)>().prop_map(|(which, holes, then_free)| Op::Hole { which, holes, then_free }),
         3 => (0u32..3).prop_map(|cpu| Op::MoveTo { cpu }),
         1 => (0usize..100_000).prop_map(|keep| Op::Trim { keep }),
         1 => Just(Op::Tick),
@@ -168,10 +196,24 @@ impl Run {
             }
             Op::Shrink { which, to } => self.resize(which, |old| 1 + to % old),
             Op::Grow { which, by } => self.resize(which, |old| (old + by).min(1024)),
-            Op::Hole { which } => {
+            Op::Hole {
+                which,
+                holes,
+                then_free,
+            } => {
                 let Some(live) = self.take(which) else { return };
-                // SAFETY: the program's own pages, which it stamps anew.
-                unsafe { self.pages.release_pages(live.pfn, PageCount(live.pages)) };
+                let holes = holes & (u32::MAX >> (32 - live.pages.min(32)));
+                // SAFETY: the program's own pages, which it stamps anew or frees.
+                unsafe { self.pages.punch_holes(live.pfn, holes) };
+                if then_free {
+                    // SAFETY: the program's own block, freed once, its holes as they were made.
+                    unsafe {
+                        self.pages
+                            .free_with_holes(live.pfn, PageCount(live.pages), holes);
+                    }
+                    return;
+                }
+                self.pages.fill_holes(live.pfn, holes);
                 stamp_all(&self.pages, &live, 0);
                 self.live.push(live);
             }

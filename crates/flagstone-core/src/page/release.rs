@@ -40,7 +40,7 @@ impl<P: Platform> Zone<P> {
     #[cold]
     pub(super) fn release_excess(&self, map: &Memmap) -> usize {
         self.release_to(map, |zone, core| {
-            let bound = core.keep.bound(zone.used(core));
+            let bound = core.keep.bound(zone.live(core));
             if core.areas.resident() > bound {
                 bound - bound / 4
             } else {
@@ -54,13 +54,21 @@ impl<P: Platform> Zone<P> {
         let Some(mut core) = self.lock(map) else {
             return;
         };
-        let in_use = self.used(&core);
-        core.keep.decay(in_use);
+        let live = self.live(&core);
+        core.keep.decay(live);
         let excess = self.publish_free(&mut core);
         drop(core);
         if excess {
             self.release_excess(map);
         }
+    }
+
+    /// Lowers the bound after a deep fall, and gives back what is above it then.
+    pub(super) fn note_fall(&self, map: &Memmap) {
+        if let Some(mut core) = self.lock(map) {
+            core.keep.note_fall();
+        }
+        self.release_excess(map);
     }
 
     /// Gives back resident free pages until at most `keep` are left; answers how many.

@@ -71,7 +71,7 @@ pub struct PageSnapshot {
     pub memmap_resident_bytes: usize,
     /// Bytes of zones and pagesets.
     pub control_bytes: usize,
-    /// Bytes inside live blocks given back by `release_pages`, in all.
+    /// Bytes inside live blocks given back by `punch_holes`, in all.
     pub hole_bytes_total: u64,
 }
 
@@ -155,7 +155,7 @@ impl<P: Platform> Zone<P> {
             released_blocks: blocks(true),
             bare_pages: core.areas.bare_pages(),
             bare_blocks: core.areas.bare_blocks(),
-            keep_pages: core.keep.bound(in_use),
+            keep_pages: core.keep.bound(self.live(&core)),
             managed_pages: self.size().pages(),
             marks: self.size().marks(),
             below_high: self.flags().has(ZoneFlags::BELOW_HIGH),

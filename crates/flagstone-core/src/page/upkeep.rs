@@ -8,7 +8,6 @@
 //! ```
 
 use super::allocator::PageAllocator;
-use super::descriptor::Descriptor;
 use super::pageset::PagesetSnapshot;
 use super::snapshot::{PageSnapshot, ZoneSnapshot};
 use super::zone::Zone;
@@ -21,6 +20,16 @@ use crate::sync::Ordering::Relaxed;
 pub const TICK_NS: u64 = 1_000_000_000;
 
 impl<P: Platform> PageAllocator<P> {
+    /// After a deep fall of the heap: pagesets are emptied, and little free memory stays from now
+    /// on, until some that was given back is wanted again.
+    #[inline(never)]
+    pub fn settle(&self) {
+        self.drain_pagesets();
+        for zone in self.zones() {
+            zone.note_fall(self.memmap());
+        }
+    }
+
     /// Gives free memory back until at most `keep_bytes` of it stay resident; pagesets are
     /// emptied. Answers the bytes given back.
     pub fn trim(&self, keep_bytes: usize) -> usize {
@@ -53,15 +62,15 @@ impl<P: Platform> PageAllocator<P> {
     pub fn tick(&self) -> bool {
         let now = P::now();
         let last = self.ticked().load(Relaxed);
-        now.wrapping_sub(last) >= TICK_NS && self.decay(last, now)
+        if now.wrapping_sub(last) < TICK_NS {
+            return false;
+        }
+        let taken = self.ticked().compare_exchange(last, now, Relaxed, Relaxed);
+        taken.is_ok() && last != 0 && self.decay()
     }
 
     #[cold]
-    fn decay(&self, last: u64, now: u64) -> bool {
-        let taken = self.ticked().compare_exchange(last, now, Relaxed, Relaxed);
-        if taken.is_err() || last == 0 {
-            return false;
-        }
+    fn decay(&self) -> bool {
         for zone in self.zones() {
             for cpu in 0..P::cpu_count() {
                 zone.decay_pageset(self.memmap(), CpuId(cpu));
@@ -71,10 +80,25 @@ impl<P: Platform> PageAllocator<P> {
         true
     }
 
+    /// A second passed on one CPU: its pagesets decay. For worlds that have a worker on every CPU,
+    /// as a kernel's statistics do, instead of [`PageAllocator::tick`].
+    pub fn tick_cpu(&self, cpu: CpuId) {
+        for zone in self.zones() {
+            zone.decay_pageset(self.memmap(), cpu);
+        }
+    }
+
     /// Pages outside the free areas, those in pagesets included, as last noted: without a lock.
     #[must_use]
     pub fn in_use(&self) -> PageCount {
         PageCount(self.zones().map(Zone::in_use).sum())
+    }
+
+    /// Of those, pages that were not given back inside their blocks: what is resident, or was
+    /// never touched.
+    #[must_use]
+    pub fn live(&self) -> PageCount {
+        PageCount(self.in_use().0.saturating_sub(self.holes().0))
     }
 
     /// What the page layer holds. A zone that the caller holds (from a signal handler) is left out.
@@ -88,7 +112,9 @@ impl<P: Platform> PageAllocator<P> {
         PageSnapshot {
             page_bytes: self.page_size().bytes(),
             zones: self.zones().count(),
-            memmap_bytes: total.committed_pages * size_of::<Descriptor>() + known + known / 8,
+            memmap_bytes: total.committed_pages * self.memmap().spacing().bytes()
+                + known
+                + known / 8,
             memmap_resident_bytes: self.memmap_resident(&total),
             total,
             own_bytes: self.own_bytes(),
@@ -99,7 +125,7 @@ impl<P: Platform> PageAllocator<P> {
 
     /// An upper bound: descriptors never touched below a frontier count too.
     fn memmap_resident(&self, total: &ZoneSnapshot) -> usize {
-        let each = size_of::<Descriptor>();
+        let each = self.memmap().spacing().bytes();
         // Of each bare block one page of descriptors stays.
         let stays = total.bare_blocks * self.page_size().bytes();
         let idle = (total.bare_pages * each).saturating_sub(stays);

@@ -108,6 +108,7 @@ pub(super) struct Shared {
     pub(super) frontier: AtomicU32,
     pub(super) deferred: AtomicU32,
     in_use: AtomicUsize,
+    holes: AtomicUsize,
 }
 
 impl<P: Platform> Zone<P> {
@@ -133,6 +134,7 @@ impl<P: Platform> Zone<P> {
                 frontier: AtomicU32::new(plan.start.0),
                 deferred: AtomicU32::new(Pfn::NONE.0),
                 in_use: AtomicUsize::new(0),
+                holes: AtomicUsize::new(0),
             },
             flags: AtomicU8::new(0),
             size: ZoneSize::new(&plan.size),
@@ -204,6 +206,22 @@ impl<P: Platform> Zone<P> {
         self.shared.in_use.load(Relaxed)
     }
 
+    /// Pages inside live blocks that their owners gave back.
+    #[inline]
+    pub(super) fn holes(&self) -> usize {
+        self.shared.holes.load(Relaxed)
+    }
+
+    /// Counts pages of a live block as given back.
+    pub(super) fn add_holes(&self, pages: usize) {
+        self.shared.holes.fetch_add(pages, Relaxed);
+    }
+
+    /// Counts pages given back as used again.
+    pub(super) fn remove_holes(&self, pages: usize) {
+        self.shared.holes.fetch_sub(pages, Relaxed);
+    }
+
     /// The lock's word, for fork handling.
     pub(super) fn raw(&self) -> &crate::platform::RawLock {
         self.core.raw()
@@ -250,11 +268,33 @@ impl<P: Platform> Zone<P> {
     /// 1. `pfn` heads a live block of `pages` pages of this zone, given up by its owner.
     #[inline]
     pub(super) unsafe fn free_pages(&self, map: &Memmap, pfn: Pfn, pages: PageCount) {
+        // SAFETY: obligation 1.
+        unsafe { self.free_with_holes(map, pfn, pages, 0) };
+    }
+
+    /// Puts a block back some of whose pages were given back before: page `i` where bit `i` of
+    /// `holes` is set.
+    ///
+    /// # Safety
+    /// 1. As for `free_pages`; nobody wrote to the pages of `holes` since.
+    #[inline]
+    pub(super) unsafe fn free_with_holes(
+        &self,
+        map: &Memmap,
+        pfn: Pfn,
+        pages: PageCount,
+        holes: u32,
+    ) {
         let Some(mut core) = self.lock(map) else {
-            // SAFETY: obligation 1.
+            // SAFETY: obligation 1. The holes, called resident, are given back once more.
             return unsafe { self.defer(map, pfn, pages) };
         };
-        self.put(&mut core, map, pfn, pages, true);
+        map.resident().set(pfn, pages);
+        each_run(holes, |first, len| {
+            map.resident()
+                .clear(pfn.plus(PageCount(first)), PageCount(len));
+        });
+        self.put(&mut core, map, pfn, pages, false);
         let excess = self.publish_free(&mut core);
         drop(core);
         if excess {
@@ -355,7 +395,7 @@ impl<P: Platform> Zone<P> {
         zeroed
     }
 
-    /// Puts pages back into the free areas; `used` unless nobody can have written to them.
+    /// Puts pages back into the free areas; `used` unless what is resident is noted already.
     pub(super) fn put(
         &self,
         core: &mut ZoneCore,
@@ -405,12 +445,28 @@ impl<P: Platform> Zone<P> {
         if self.flags.load(Relaxed) != 0 && self.free() > self.size.high() {
             self.flags.store(ZoneFlags::NONE.0, Relaxed);
         }
-        !core.releasing && core.areas.resident() > core.keep.bound(in_use)
+        !core.releasing && core.areas.resident() > core.keep.bound(self.live(core))
     }
 
     /// Pages below the frontier that are neither free nor parked.
     pub(crate) fn used(&self, core: &ZoneCore) -> usize {
         (core.areas.frontier().0 - self.start.0) as usize - core.areas.pages() - core.parked_pages
+    }
+
+    /// Of those, pages that were not given back inside their blocks.
+    pub(crate) fn live(&self, core: &ZoneCore) -> usize {
+        self.used(core).saturating_sub(self.holes())
+    }
+}
+
+/// Calls `visit` with the first bit and the length of every run of bits set.
+pub(crate) fn each_run(bits: u32, mut visit: impl FnMut(usize, usize)) {
+    let mut left = bits;
+    while left != 0 {
+        let first = left.trailing_zeros();
+        let len = (left >> first).trailing_ones();
+        visit(first as usize, len as usize);
+        left &= !((u32::MAX >> (32 - len)) << first);
     }
 }
 

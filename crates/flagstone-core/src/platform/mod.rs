@@ -22,11 +22,12 @@ pub mod percpu;
 #[cfg(all(not(loom), any(test, feature = "testing")))]
 pub mod testing;
 
-pub use cost::{Access, Line, Work};
+pub(crate) use cost::Within;
+pub use cost::{Access, Function, Line, Work};
 pub use lock::{Guard, Lock, LockKind, RawLock, Reentered};
 pub use percpu::{
-    CPU_STRIDE, CpuArea, INDEX_ROUNDING, LockedSlots, MAX_CACHES, SHEAF_HEADER_BYTES, SheafHeader,
-    SheafWord, Slot,
+    CPU_STRIDE, CpuArea, ENTRY_UNUSED, INDEX_ROUNDING, LockedSlots, MAX_CACHES, SHEAF_FRAME_BYTES,
+    SHEAF_HEADER_BYTES, SheafHeader, SheafWord, Slot, WORD_BIAS,
 };
 
 use crate::base::{CpuId, Means, NodeId, PageSize};
@@ -168,6 +169,13 @@ pub unsafe trait Platform: Sized + 'static {
 
     // ---- per-CPU slots: see percpu.rs ---------------------------------------------------
 
+    /// `bytes` of zeroed memory, aligned to a page, that this world keeps for the slots of one
+    /// heap at a place its fast path knows without looking it up; the caller's for ever. `None`
+    /// (the default, too many bytes, or given away): a heap takes memory of its own.
+    fn slot_memory(_bytes: usize) -> Option<NonNull<u8>> {
+        None
+    }
+
     /// Takes the top object of the sheaf in `slot` of the current CPU; `None` if it is empty.
     ///
     /// # Safety
@@ -290,6 +298,17 @@ pub unsafe trait Platform: Sized + 'static {
     /// The caller does private work. Nothing on real hardware.
     #[inline(always)]
     fn work(_work: Work) {}
+
+    /// The caller's time belongs to `function` from here on; answers to whom it belonged before.
+    /// Nothing on real hardware.
+    #[inline(always)]
+    fn enter_function(function: Function) -> Function {
+        function
+    }
+
+    /// The caller's time belongs to `before` again. Nothing on real hardware.
+    #[inline(always)]
+    fn leave_function(_before: Function) {}
 
     // ---- time, chance, reports ----------------------------------------------------------
 

@@ -1,20 +1,26 @@
 //! Per-CPU slots: where each CPU keeps its sheaves.
 //!
 //! ```text
-//!   area.base ─► [ zeros: the absent sheaf (len 0, capacity 0) | ... to CPU_STRIDE ]
+//!   area.base ─► [ zeros: the absent sheaf                     | ... to CPU_STRIDE ]
 //!                [ cpu 0:  main of cache 0, 1, .. 255 | spare of cache 0, 1, .. 255 ]
 //!                [ cpu 1:  ...                                                      ]
 //!
-//!   a slot holds a SheafWord: the distance from area.base to a sheaf
-//!   sheaf  ─► { len u32, capacity u32, link u64 } slots[0] .. slots[capacity-1]
+//!   sheaf  ─► { len u32, capacity u32, floor u64 } slots[0] .. slots[capacity-1] | ceiling u64
+//!                                        0          o0  o1  stale  stale               0
+//!                                                        ▲
+//!   a slot holds a SheafWord: where the next object goes, as a distance from area.base
 //! ```
+//!
+//! The word moves with every step, so a step reads it and one entry, and no head: below the
+//! first entry and behind the last one lie zeroes, and no entry between is ever zero. A sheaf
+//! that its holder owns says its length in the head instead ([`SheafHeader`]).
 //!
 //! A word of zero is the absent sheaf, which is empty and full at once; so zeroed memory is a
 //! valid area, an untouched CPU costs no memory, and the fast path needs no check for it.
 //!
 //! Four steps exist on a slot, each atomic against the others on the same CPU's slots:
-//! - `pop`       the word's sheaf: len > 0  →  take `slots[len-1]`, store len - 1
-//! - `push`      the word's sheaf: len < capacity and top ≠ object  →  store object, store len + 1
+//! - `pop`       entry below the word ≠ 0  →  take it, lower the word by an entry
+//! - `push`      entry at the word ≠ 0, entry below ≠ object  →  store object, raise the word
 //! - `exchange`  store another word, return the old one: its sheaf is now the caller's
 //! - `seize`     exchange with zero on another CPU, after which nothing there is under way
 //!
@@ -23,6 +29,7 @@
 //! Invariants
 //! - `slot.one-home`: a sheaf is in at most one slot, in a barn, or owned by one caller.
 //! - `slot.len-bounded`: `len <= capacity`.
+//! - `slot.fenced`: in a slot, floor and ceiling of a sheaf are zero and no entry between is.
 
 use super::{LockKind, Platform, RawLock};
 use crate::base::CpuId;
@@ -46,24 +53,33 @@ pub const INDEX_ROUNDING: u32 = 64;
 
 /// Bytes before the first object pointer of a sheaf.
 pub const SHEAF_HEADER_BYTES: usize = size_of::<SheafHeader>();
-const _: () = assert!(
-    SHEAF_HEADER_BYTES == 16,
-    "the restartable sequences know this layout"
-);
+/// Bytes of a sheaf that are no slots: the head and the ceiling.
+pub const SHEAF_FRAME_BYTES: usize = SHEAF_HEADER_BYTES + ENTRY;
 
-/// The head of a sheaf in memory; `capacity` object pointers follow.
+/// Bytes of an entry.
+const ENTRY: usize = size_of::<usize>();
+
+/// Bytes from the base to the entry that the word zero stands for. Why 16: the entry below it,
+/// too, is inside the zeroes at the base.
+pub const WORD_BIAS: usize = 16;
+
+/// What lies in a slot that never held an object: not zero, and no object's address.
+pub const ENTRY_UNUSED: usize = 1;
+
+/// The head of a sheaf in memory; `capacity` object pointers and the ceiling follow.
 #[repr(C)]
 #[derive(Debug)]
 pub struct SheafHeader {
-    /// Objects held: slots below this are filled.
+    /// Objects held, while somebody owns the sheaf; in a slot the word tells.
     pub len: AtomicU32,
     /// Slots that exist.
     pub capacity: AtomicU32,
-    /// The next sheaf in a barn's list (its owner's to use; never equal to an object's address).
+    /// The next sheaf in a barn's list; zero elsewhere: the floor under the first entry.
     pub link: AtomicUsize,
 }
 
-/// A sheaf as a slot stores it: the wrapping distance from the area's base; zero is absent.
+/// A sheaf as a slot stores it: where its next object goes, as the wrapping distance from
+/// [`WORD_BIAS`] bytes behind the area's base; zero is absent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(transparent)]
 pub struct SheafWord(pub usize);
@@ -169,20 +185,22 @@ impl CpuArea {
         unsafe { self.base.byte_add(offset).cast::<AtomicUsize>().as_ref() }
     }
 
-    /// The sheaf a word names (the absent one for zero).
+    /// The entry a word names: where its sheaf's next object goes.
     #[inline]
     #[must_use]
-    pub fn sheaf(self, word: SheafWord) -> NonNull<SheafHeader> {
-        let address = self.base.as_ptr().wrapping_byte_add(word.0).cast();
+    pub fn entry(self, word: SheafWord) -> NonNull<*mut u8> {
+        let offset = word.0.wrapping_add(WORD_BIAS);
+        let address = self.base.as_ptr().wrapping_byte_add(offset).cast();
         // SAFETY: words are distances between two non-null addresses (`word_of`).
         unsafe { NonNull::new_unchecked(address) }
     }
 
-    /// The word that names `sheaf`.
+    /// The word that names the entry at which the next object goes.
     #[inline]
     #[must_use]
-    pub fn word_of(self, sheaf: NonNull<SheafHeader>) -> SheafWord {
-        SheafWord((sheaf.as_ptr() as usize).wrapping_sub(self.base.as_ptr() as usize))
+    pub fn word_of(self, entry: NonNull<*mut u8>) -> SheafWord {
+        let first = self.base.as_ptr() as usize + WORD_BIAS;
+        SheafWord((entry.as_ptr() as usize).wrapping_sub(first))
     }
 }
 
@@ -269,19 +287,14 @@ impl<'a> LockedSlots<'a> {
 #[inline]
 pub unsafe fn pop_owned(area: CpuArea, cpu: CpuId, slot: Slot) -> Option<NonNull<u8>> {
     // SAFETY: obligation 1.
-    let word = unsafe { area.word(cpu, slot) }.load(Ordering::Relaxed);
-    let sheaf = area.sheaf(SheafWord(word));
-    // SAFETY: `slot.one-home`: the word names a live sheaf, ours by obligation 2.
-    let len = unsafe { sheaf.as_ref() }.len.load(Ordering::Relaxed);
-    if len == 0 {
-        return None;
+    let slot = unsafe { area.word(cpu, slot) };
+    let word = slot.load(Ordering::Relaxed);
+    // SAFETY: `slot.one-home`: the word names an entry of a live sheaf, ours by obligation 2, or
+    // of the absent one; below it lies another entry, or the floor.
+    let object = unsafe { area.entry(SheafWord(word)).sub(1).read() };
+    if !object.is_null() {
+        slot.store(word.wrapping_sub(ENTRY), Ordering::Relaxed);
     }
-    // SAFETY: `slot.len-bounded`: slot `len - 1` exists and is filled.
-    let object = unsafe { slot_of(sheaf, len - 1).read() };
-    // SAFETY: as for `len` above.
-    unsafe { sheaf.as_ref() }
-        .len
-        .store(len - 1, Ordering::Relaxed);
     NonNull::new(object)
 }
 
@@ -293,23 +306,20 @@ pub unsafe fn pop_owned(area: CpuArea, cpu: CpuId, slot: Slot) -> Option<NonNull
 #[inline]
 pub unsafe fn push_owned(area: CpuArea, cpu: CpuId, slot: Slot, object: NonNull<u8>) -> bool {
     // SAFETY: obligation 1.
-    let word = unsafe { area.word(cpu, slot) }.load(Ordering::Relaxed);
-    let sheaf = area.sheaf(SheafWord(word));
-    // SAFETY: `slot.one-home`: the word names a live sheaf, ours by obligation 2.
-    let header = unsafe { sheaf.as_ref() };
-    let len = header.len.load(Ordering::Relaxed);
-    if len >= header.capacity.load(Ordering::Relaxed) {
+    let slot = unsafe { area.word(cpu, slot) };
+    let word = slot.load(Ordering::Relaxed);
+    let entry = area.entry(SheafWord(word));
+    // SAFETY: `slot.one-home`: the word names an entry of a live sheaf, ours by obligation 2, or
+    // of the absent one; or it names the ceiling.
+    let full = unsafe { entry.read() }.is_null();
+    // SAFETY: as above; below it lies another entry, or the floor.
+    let top = unsafe { entry.sub(1).read() };
+    if full || top == object.as_ptr() {
         return false;
     }
-    // SAFETY: slot `len - 1` is filled, or `len` is zero and this reads `link`, which is no
-    // object's address.
-    let top = unsafe { slot_of(sheaf, len).sub(1).read() };
-    if top == object.as_ptr() {
-        return false;
-    }
-    // SAFETY: `len < capacity`, so slot `len` exists.
-    unsafe { slot_of(sheaf, len).write(object.as_ptr()) };
-    header.len.store(len + 1, Ordering::Relaxed);
+    // SAFETY: neither floor nor ceiling nor absent (`slot.fenced`): an entry of our sheaf.
+    unsafe { entry.write(object.as_ptr()) };
+    slot.store(word.wrapping_add(ENTRY), Ordering::Relaxed);
     true
 }
 
@@ -323,20 +333,4 @@ pub unsafe fn exchange_owned(area: CpuArea, cpu: CpuId, slot: Slot, new: SheafWo
     // SAFETY: obligation 1.
     let word = unsafe { area.word(cpu, slot) };
     SheafWord(word.swap(new.0, Ordering::AcqRel))
-}
-
-/// The address of a sheaf's slot `index`.
-///
-/// # Safety
-/// 1. `sheaf` is followed by at least `index` slots.
-#[inline]
-unsafe fn slot_of(sheaf: NonNull<SheafHeader>, index: u32) -> *mut *mut u8 {
-    // SAFETY: obligation 1.
-    unsafe {
-        sheaf
-            .as_ptr()
-            .byte_add(SHEAF_HEADER_BYTES)
-            .cast::<*mut u8>()
-            .add(index as usize)
-    }
 }

@@ -110,9 +110,16 @@ pub struct FlagstoneLimits {
     pub sheaf_capacity_max: u32,
     /// Most bytes of objects one sheaf may hold; small counts round up to one object.
     pub sheaf_bytes_max: usize,
-    /// Most bytes of objects the full sheaves of one cache's barns may hold; all barns of a heap
-    /// together may hold twice this, or a sixteenth of what is in use.
+    /// The same for a cache whose objects go round between CPUs, as long as its sheaves hold fewer
+    /// objects than are live.
+    pub sheaf_bytes_busy: usize,
+    /// Most bytes of objects the full sheaves of one barn may hold, learned from refills that
+    /// follow flushes.
     pub barn_bytes_max: usize,
+    /// Bytes all barns of a heap together may hold at any time; a sixteenth of what is in use if
+    /// that is more; while flushes prove to be mistakes up to `barn_bytes_max`, or half of the
+    /// peak in use.
+    pub barns_bytes_quiet: usize,
     /// Free bytes always kept before memory goes back to the system.
     pub retain_bytes_min: usize,
     /// Divisor of live bytes: this share of them is kept free too (16 keeps a sixteenth).
@@ -126,7 +133,9 @@ impl FlagstoneLimits {
     pub const NONE: Self = Self {
         sheaf_capacity_max: 0,
         sheaf_bytes_max: 0,
+        sheaf_bytes_busy: 0,
         barn_bytes_max: 0,
+        barns_bytes_quiet: 0,
         retain_bytes_min: 0,
         retain_share: 0,
         pcp_bytes_max: 0,
@@ -134,13 +143,15 @@ impl FlagstoneLimits {
 
     /// The default policy's bounds.
     ///
-    /// 254 slots and their header fill 2 KiB; 64 KiB per sheaf is 16 objects of a page. A cache
-    /// reaches these only under traffic and falls back when the heap shrinks. Doubling either
-    /// halves visits to the barn and doubles what an idle CPU strands.
+    /// 254 slots and their header fill 2 KiB; 64 KiB per sheaf is 16 objects of a page, 1 MiB is
+    /// 254 of them. A cache reaches these only under traffic and falls back when the heap shrinks.
+    /// Doubling either halves visits to the barn and doubles what an idle CPU strands (ADR 0014).
     pub const DEFAULT: Self = Self {
         sheaf_capacity_max: 254,
         sheaf_bytes_max: 64 << 10,
-        barn_bytes_max: 4 << 20,
+        sheaf_bytes_busy: 1 << 20,
+        barn_bytes_max: 64 << 20,
+        barns_bytes_quiet: 8 << 20,
         retain_bytes_min: 8 << 20,
         retain_share: 16,
         pcp_bytes_max: 8 << 20,
@@ -335,10 +346,27 @@ impl Policy {
     }
 
     fn capacity_by_bytes(&self, size: usize) -> u32 {
+        self.capacity_within(self.limits.sheaf_bytes_max, size)
+    }
+
+    /// Objects per sheaf for stride `size` at most, while objects go round between CPUs.
+    #[must_use]
+    pub fn busy_capacity(&self, size: usize) -> u32 {
+        self.capacity_within(self.limits.sheaf_bytes_busy, size)
+    }
+
+    fn capacity_within(&self, bytes: usize, size: usize) -> u32 {
         let unbounded = |limit: usize| if limit == 0 { usize::MAX } else { limit };
-        let by_bytes = (unbounded(self.limits.sheaf_bytes_max) / size.max(1)).max(1);
+        let by_bytes = (unbounded(bytes) / size.max(1)).max(1);
         let most = unbounded(self.limits.sheaf_capacity_max as usize);
         u32::try_from(by_bytes.min(most)).unwrap_or(u32::MAX)
+    }
+
+    /// Whether page descriptors lie close together. The kernels' have a cache line each, and
+    /// engines that lock a slab or keep its links outside need the room.
+    #[must_use]
+    pub fn packs_descriptors(&self) -> bool {
+        self.engine == Engine::Sheaf && self.sheaf_rule == SheafRule::Bytes
     }
 
     /// Barn limits for sheaves of `capacity` objects with stride `size`.

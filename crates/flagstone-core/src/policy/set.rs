@@ -44,8 +44,16 @@ pub const KEYS: &[(&str, &str)] = &[
     ),
     ("sheaf_bytes_max", "most bytes per sheaf; 0 is unbounded"),
     (
+        "sheaf_bytes_busy",
+        "the same where objects go round between CPUs",
+    ),
+    (
         "barn_bytes_max",
         "most bytes in a barn's full sheaves; 0 is unbounded",
+    ),
+    (
+        "barns_bytes_quiet",
+        "bytes all barns may hold before flushes prove to be mistakes",
     ),
     ("retain_bytes_min", "free bytes always kept"),
     ("retain_share", "divisor of live bytes kept free; 0 is none"),
@@ -189,7 +197,9 @@ impl Policy {
             "pcp_bytes_max" => self.limits.pcp_bytes_max = bytes()?,
             "sheaf_capacity_max" => self.limits.sheaf_capacity_max = small(1 << 16)?,
             "sheaf_bytes_max" => self.limits.sheaf_bytes_max = bytes()? as usize,
+            "sheaf_bytes_busy" => self.limits.sheaf_bytes_busy = bytes()? as usize,
             "barn_bytes_max" => self.limits.barn_bytes_max = bytes()? as usize,
+            "barns_bytes_quiet" => self.limits.barns_bytes_quiet = bytes()? as usize,
             "retain_bytes_min" => self.limits.retain_bytes_min = bytes()? as usize,
             "retain_share" => self.limits.retain_share = small(U32)?,
             _ => return Err(refuse(SetProblem::UnknownKey)),

@@ -2,9 +2,11 @@
 //!
 //! ```text
 //!   free pages   retain_bytes_min      ≤ a store
-//!   barns        2 × barn_bytes_max    ≤ a store             (all caches together)
+//!   barns        barns_bytes_quiet     ≤ a store             (all caches together)
+//!                barn_bytes_max        ≤ half a store        (one cache's)
 //!   pagesets     pcp_bytes_max         ≤ a store / CPUs      and by the CPU quota
 //!   sheaves      sheaf_bytes_max       ≤ a store / CPUs / 64  and by the CPU quota
+//!                sheaf_bytes_busy      ≤ a store / CPUs / 8   and by the CPU quota
 //! ```
 //!
 //! A store is a share of all memory ([`Means::STORE_SHARE`]). Kernel presets have no such limits
@@ -17,6 +19,8 @@ use crate::base::Means;
 /// Sheaves of one CPU that may be full at once when memory is short: two of each of 32 busy
 /// caches. Doubling halves the size of sheaves in small containers.
 const SHEAVES_PER_CPU: usize = 64;
+/// The same of busy caches: two of each of four.
+const BUSY_SHEAVES_PER_CPU: usize = 8;
 
 impl FlagstoneLimits {
     /// The same limits, none above what `means` allow.
@@ -25,9 +29,14 @@ impl FlagstoneLimits {
         let store = means.store_bytes();
         let each = means.store_bytes_per_cpu();
         let sheaf = means.by_quota(self.sheaf_bytes_max);
+        let busy = means.by_quota(self.sheaf_bytes_busy);
         let pageset = means.by_quota(usize::try_from(self.pcp_bytes_max).unwrap_or(usize::MAX));
         Self {
             sheaf_bytes_max: sheaf.min(least(self.sheaf_bytes_max, each / SHEAVES_PER_CPU)),
+            sheaf_bytes_busy: busy.min(least(self.sheaf_bytes_busy, each / BUSY_SHEAVES_PER_CPU)),
+            barns_bytes_quiet: self
+                .barns_bytes_quiet
+                .min(least(self.barns_bytes_quiet, store)),
             barn_bytes_max: self
                 .barn_bytes_max
                 .min(least(self.barn_bytes_max, store / 2)),
@@ -62,8 +71,10 @@ mod tests {
         let limits = within(64 * MIB, 2, 2);
         assert_eq!(limits.retain_bytes_min, MIB);
         assert_eq!(2 * limits.barn_bytes_max, MIB);
+        assert_eq!(limits.barns_bytes_quiet, MIB);
         assert_eq!(2 * limits.pcp_bytes_max, MIB as u64);
         assert_eq!(limits.sheaf_bytes_max, 8 << 10);
+        assert_eq!(limits.sheaf_bytes_busy, 64 << 10);
     }
 
     #[test]
@@ -95,6 +106,7 @@ mod tests {
         assert_eq!(FlagstoneLimits::NONE.within(&tiny), FlagstoneLimits::NONE);
         let limits = FlagstoneLimits::DEFAULT.within(&tiny);
         assert!(limits.sheaf_bytes_max > 0 && limits.barn_bytes_max > 0);
+        assert!(limits.sheaf_bytes_busy > 0 && limits.barns_bytes_quiet > 0);
         assert!(limits.retain_bytes_min > 0 && limits.pcp_bytes_max > 0);
     }
 }

@@ -10,7 +10,8 @@
 //! what does not fit.
 //!
 //! Invariants
-//! - `barn.counted`: the two counts are the lengths of the two lists.
+//! - `barn.counted`: the two counts are the lengths of the two lists, and `objects` what the full
+//!   sheaves hold.
 //!
 //! Locking: the barn's own lock (`LockKind::Barn`); counts may be read without it.
 
@@ -18,7 +19,7 @@ use super::sheaf::OwnSheaf;
 use crate::platform::{Access, Line, Lock, LockKind, Platform, Reentered, SheafHeader};
 use crate::sync::Ordering::Relaxed;
 use core::ptr::NonNull;
-use core::sync::atomic::AtomicU32;
+use core::sync::atomic::{AtomicBool, AtomicU32};
 
 /// A list of sheaves through their links.
 #[derive(Debug, Default)]
@@ -56,6 +57,8 @@ unsafe impl Send for Lists {}
 pub struct Limits {
     /// Full sheaves.
     pub full: u32,
+    /// Objects in them.
+    pub objects: u32,
     /// Empty sheaves.
     pub empty: u32,
 }
@@ -66,7 +69,13 @@ pub struct Limits {
 pub struct Barn {
     lists: Lock<Lists>,
     full: AtomicU32,
+    /// Objects in full sheaves.
+    objects: AtomicU32,
     empty: AtomicU32,
+    /// Whether a sheaf was traded since [`Barn::was_used`] asked.
+    used: AtomicBool,
+    /// Visits that found the lock held, since [`Barn::take_waits`] asked. Racy on purpose.
+    waits: AtomicU32,
 }
 
 impl Barn {
@@ -76,8 +85,21 @@ impl Barn {
         Self {
             lists: Lock::new(LockKind::Barn, Lists::default()),
             full: AtomicU32::new(0),
+            objects: AtomicU32::new(0),
             empty: AtomicU32::new(0),
+            used: AtomicBool::new(false),
+            waits: AtomicU32::new(0),
         }
+    }
+
+    /// Visits that had to wait since the last call.
+    pub(crate) fn take_waits(&self) -> u32 {
+        self.waits.swap(0, Relaxed)
+    }
+
+    /// Whether a full sheaf was taken since the last call.
+    pub(crate) fn was_used(&self) -> bool {
+        self.used.swap(false, Relaxed)
     }
 
     /// Full sheaves kept (may be stale at once).
@@ -98,12 +120,34 @@ impl Barn {
         self.lists.raw()
     }
 
+    /// Objects in full sheaves (may be stale at once).
+    #[must_use]
+    pub fn stored(&self) -> u32 {
+        self.objects.load(Relaxed)
+    }
+
+    fn has_room(&self, len: u32, limits: Limits) -> bool {
+        self.full() < limits.full && self.stored().saturating_add(len) <= limits.objects
+    }
+
+    /// Under the lock.
+    fn count_full(&self, full: u32, objects: u32) {
+        self.full.store(full, Relaxed);
+        self.objects.store(objects, Relaxed);
+    }
+
     fn address(&self) -> *const u8 {
         core::ptr::from_ref(self).cast()
     }
 
     fn enter<P: Platform, T>(&self, body: impl FnOnce(&mut Lists) -> T) -> Result<T, Reentered> {
-        let mut lists = self.lists.lock::<P>()?;
+        let mut lists = match self.lists.try_lock::<P>() {
+            Some(lists) => lists,
+            None => {
+                self.waits.store(self.waits.load(Relaxed) + 1, Relaxed);
+                self.lists.lock::<P>()?
+            }
+        };
         P::touch(Line::Barn, self.address(), Access::Write);
         Ok(body(&mut lists))
     }
@@ -124,7 +168,8 @@ impl Barn {
         let mut empty = empty;
         let traded = self.enter::<P, _>(|lists| {
             let full = lists.full.pop()?;
-            self.full.store(self.full() - 1, Relaxed);
+            self.used.store(true, Relaxed);
+            self.count_full(self.full() - 1, self.stored().wrapping_sub(full.len()));
             if self.empty() < limits.empty
                 && let Some(sheaf) = empty.take()
             {
@@ -148,17 +193,18 @@ impl Barn {
         full: OwnSheaf,
         limits: Limits,
     ) -> Result<Option<OwnSheaf>, OwnSheaf> {
-        if self.full() >= limits.full {
+        let len = full.len();
+        if !self.has_room(len, limits) {
             return Err(full);
         }
         let mut full = Some(full);
         let traded = self.enter::<P, _>(|lists| {
-            if self.full() >= limits.full {
+            if !self.has_room(len, limits) {
                 return None;
             }
             if let Some(sheaf) = full.take() {
                 lists.full.push(sheaf);
-                self.full.store(self.full() + 1, Relaxed);
+                self.count_full(self.full() + 1, self.stored().wrapping_add(len));
             }
             let empty = lists.empty.pop();
             if empty.is_some() {
@@ -189,7 +235,12 @@ impl Barn {
 
     /// Takes a full sheaf, if there is any: for shrinking.
     pub fn take_full<P: Platform>(&self) -> Option<OwnSheaf> {
-        self.trade_for_full::<P>(None, Limits { full: 0, empty: 0 })
+        let no_empty = Limits {
+            full: 0,
+            objects: 0,
+            empty: 0,
+        };
+        self.trade_for_full::<P>(None, no_empty)
             .ok()
             .map(|(full, _)| full)
     }

@@ -20,8 +20,10 @@ use core::sync::atomic::{AtomicU32, AtomicUsize};
 /// The limits in force, and the means they were made for.
 #[derive(Debug)]
 pub(crate) struct Bounds {
-    /// Most bytes one cache's barns may hold.
+    /// Most bytes one barn may hold.
     pub barn_bytes: AtomicUsize,
+    /// Bytes all barns together may hold at any time.
+    pub barns_quiet: AtomicUsize,
     /// Most bytes the barns of all caches may hold, however much is in use.
     pub barns_bytes: AtomicUsize,
     memory_bytes: AtomicUsize,
@@ -34,6 +36,7 @@ impl Bounds {
     pub(crate) fn of(limits: &FlagstoneLimits) -> Self {
         Self {
             barn_bytes: AtomicUsize::new(limits.barn_bytes_max),
+            barns_quiet: AtomicUsize::new(limits.barns_bytes_quiet),
             barns_bytes: AtomicUsize::new(usize::MAX),
             memory_bytes: AtomicUsize::new(0),
             cpus: AtomicU32::new(0),
@@ -64,6 +67,7 @@ impl Bounds {
 impl<P: Platform> Slabs<P> {
     /// Looks at what the process may use, and keeps within it from now on. No lock is held by
     /// the caller.
+    #[inline(never)]
     pub fn look_at_means(&self) {
         let means = P::means();
         let before = self.bounds.means();
@@ -73,6 +77,9 @@ impl<P: Platform> Slabs<P> {
         let limits = self.policy().limits.within(&means);
         let fell = means.memory_bytes < before.memory_bytes || means.cpus < before.cpus;
         self.bounds.barn_bytes.store(limits.barn_bytes_max, Relaxed);
+        self.bounds
+            .barns_quiet
+            .store(limits.barns_bytes_quiet, Relaxed);
         self.bounds.barns_bytes.store(means.store_bytes(), Relaxed);
         for cache in self.live_caches() {
             cache.bound(&limits);
@@ -97,14 +104,17 @@ impl Cache {
         sizing
             .barn_bytes
             .store(barn.min(limits.barn_bytes_max), Relaxed);
-        let by_bytes = limits.sheaf_bytes_max / self.geometry.size();
-        let max = u32::try_from(by_bytes)
-            .unwrap_or(u32::MAX)
+        let slots = |bytes: usize| u32::try_from(bytes / self.geometry.size()).unwrap_or(u32::MAX);
+        let max = slots(limits.sheaf_bytes_max)
             .max(sizing.first.load(Relaxed))
             .min(sizing.most.load(Relaxed));
+        let busy = slots(limits.sheaf_bytes_busy)
+            .min(limits.sheaf_capacity_max)
+            .max(max);
         sizing.max.store(max, Relaxed);
-        if sizing.target.load(Relaxed) > max {
-            sizing.target.store(max, Relaxed);
+        sizing.busy.store(busy, Relaxed);
+        if sizing.target.load(Relaxed) > busy {
+            sizing.target.store(busy, Relaxed);
         }
     }
 }

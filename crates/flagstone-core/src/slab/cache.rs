@@ -6,16 +6,17 @@
 //!   nodes: [partial list + barn] for each memory node   node.rs
 //! ```
 //!
-//! Not here: the walk of an allocation or a free (`cpu_sheaf.rs`, `refill.rs`, `flush.rs`).
+//! Not here: the walk of an allocation or a free (`cpu_sheaf.rs`, `refill.rs`, `flush.rs`), and
+//! how sheaves and barns grow (`sizing.rs`).
 
 use super::engine::EngineParts;
 use super::geometry::Geometry;
-use super::sheaf::capacity_for;
+use super::sizing::SheafSizing;
 use crate::base::CacheId;
 use crate::policy::Engine;
 use crate::sync::Ordering::Relaxed;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 /// Bytes of a cache's name that are kept.
 pub const NAME_BYTES: usize = 32;
@@ -70,29 +71,6 @@ pub enum CacheState {
     Gone = 2,
 }
 
-/// How many sheaves a cache uses, and how large.
-#[derive(Debug, Default)]
-pub(crate) struct SheafSizing {
-    /// Slots of a sheaf made now; zero: the cache has no sheaves.
-    pub target: AtomicU32,
-    /// Slots of a cache's first sheaves, and after a shrink.
-    pub first: AtomicU32,
-    /// Most slots now.
-    pub max: AtomicU32,
-    /// Most slots by the policy.
-    pub most: AtomicU32,
-    /// Slow-path visits since `target` last grew.
-    pub misses: AtomicU32,
-    /// Bytes of full sheaves the barns of this cache may hold now; zero: only `barn_full` counts.
-    pub barn_bytes: AtomicUsize,
-    /// Flushes seen when the barn limit last grew.
-    pub flushes_seen: AtomicU64,
-    /// Full sheaves a barn may hold by the policy.
-    pub barn_full: AtomicU32,
-    /// Empty sheaves a barn may hold by the policy.
-    pub barn_empty: AtomicU32,
-}
-
 /// One cache. Lives in the cache table and never moves.
 #[derive(Debug)]
 #[repr(align(64))]
@@ -106,6 +84,8 @@ pub struct Cache {
     pub(crate) min_partial: AtomicU32,
     /// Refill sheaves to the brim (the kernels) or stop at the first new slab (flagstone).
     pub(crate) refill_whole: bool,
+    /// Whether a slab joins the partial list beside its neighbour in memory, if that is on it.
+    pub(crate) by_address: bool,
     pub(crate) object_size: u32,
     pub(crate) align: u32,
     name: [u8; NAME_BYTES],
@@ -125,10 +105,12 @@ pub(crate) struct CacheMaking {
     pub min_partial: u32,
     pub sheaf_first: u32,
     pub sheaf_max: u32,
+    pub sheaf_busy: u32,
     pub barn_full: u32,
     pub barn_empty: u32,
     pub barn_bytes: usize,
     pub refill_whole: bool,
+    pub by_address: bool,
     pub parts: EngineParts,
 }
 
@@ -143,6 +125,7 @@ impl Cache {
         sizing.first.store(making.sheaf_first, Relaxed);
         sizing.max.store(making.sheaf_max, Relaxed);
         sizing.most.store(making.sheaf_max, Relaxed);
+        sizing.busy.store(making.sheaf_busy, Relaxed);
         sizing.barn_full.store(making.barn_full, Relaxed);
         sizing.barn_empty.store(making.barn_empty, Relaxed);
         sizing.barn_bytes.store(making.barn_bytes, Relaxed);
@@ -155,6 +138,7 @@ impl Cache {
             ctor: request.ctor,
             min_partial: AtomicU32::new(making.min_partial),
             refill_whole: making.refill_whole,
+            by_address: making.by_address,
             object_size: request.object_size as u32,
             align: making.align as u32,
             name,
@@ -233,12 +217,6 @@ impl Cache {
         self.parts.engine
     }
 
-    /// Slots of the sheaves made now; zero where the cache has none.
-    #[must_use]
-    pub fn sheaf_capacity(&self) -> u32 {
-        self.sizing.target.load(Relaxed)
-    }
-
     /// Mean bytes asked for per object, by the sampled allocations; `None` before the first.
     #[must_use]
     pub fn mean_requested(&self) -> Option<u64> {
@@ -262,45 +240,6 @@ impl Cache {
             // SAFETY: the object is the cache's size and nobody else's; the creator of the cache
             // vouches for the constructor.
             unsafe { ctor(object.as_ptr()) };
-        }
-    }
-
-    /// Counts a visit of the slow path and grows the sheaves of a busy cache.
-    ///
-    /// Why 8 visits: a cache that comes back eight times at one capacity will come back again;
-    /// doubling then keeps total visits logarithmic in the traffic. Idle caches stay small.
-    #[inline]
-    pub(crate) fn note_miss(&self) {
-        const VISITS: u32 = 8;
-        let misses = self.sizing.misses.load(Relaxed) + 1;
-        self.sizing.misses.store(misses, Relaxed);
-        if misses >= VISITS {
-            self.grow_sheaves();
-        }
-    }
-
-    #[cold]
-    fn grow_sheaves(&self) {
-        self.sizing.misses.store(0, Relaxed);
-        let (target, max) = (
-            self.sizing.target.load(Relaxed),
-            self.sizing.max.load(Relaxed),
-        );
-        if target < max {
-            self.sizing
-                .target
-                .store(capacity_for(target + 1).min(max), Relaxed);
-        }
-    }
-
-    /// Back to first sizes: the program shrank.
-    pub(crate) fn shrink_sizing(&self, barn_bytes_first: usize) {
-        self.sizing
-            .target
-            .store(self.sizing.first.load(Relaxed), Relaxed);
-        self.sizing.misses.store(0, Relaxed);
-        if self.sizing.barn_bytes.load(Relaxed) != 0 {
-            self.sizing.barn_bytes.store(barn_bytes_first, Relaxed);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Links of free objects: where they lie, and how damage to them is noticed.
 //!
 //! ```text
-//!   aside   (size ≥ page / 16)   descriptor.links[part]:  next index, NO_OBJECT, or ALLOCATED
+//!   aside   (size ≥ page / 16)   a byte among the descriptors: next index, none, or handed out
 //!   inside  (smaller)            8 bytes in the object:   [ seal 48 bits | next index 16 bits ]
 //!   tail    (SLAB's way)         u16 array behind the last object: as aside
 //! ```
@@ -16,20 +16,22 @@
 
 use super::geometry::{Geometry, LinkPlace};
 use super::state::NO_OBJECT;
-use crate::page::Descriptor;
 use crate::platform::{Access, Fault, Line, Platform};
 use crate::sync::Ordering::Relaxed;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU16, AtomicU64};
+use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU64};
 
-/// Link value, aside, of an object that is handed out (or never was).
+/// Link value, outside, of an object that is handed out (or never was).
 pub const ALLOCATED: u16 = 0xFFFE;
+
+/// Most objects whose links fit in bytes: [`ALLOCATED`] and [`NO_OBJECT`] keep their low bytes.
+pub(super) const LINKS_MAX: usize = ALLOCATED as u8 as usize;
 
 /// What is needed to read and write the links of one slab.
 pub struct Links<'a, P: Platform> {
-    /// First of the slab's descriptors (they adjoin each other).
-    descriptor: &'a Descriptor,
+    /// Where links aside begin.
+    aside: NonNull<u8>,
     start: NonNull<u8>,
     geometry: &'a Geometry,
     secret: u64,
@@ -37,44 +39,35 @@ pub struct Links<'a, P: Platform> {
 }
 
 impl<'a, P: Platform> Links<'a, P> {
-    /// The links of the slab whose head descriptor and first byte are given.
+    /// The links of a slab whose first byte is `start`, and whose links aside begin at `aside`.
+    /// `seal_base` is [`Links::seal_of`] the slab, noted earlier where its descriptor need not be
+    /// read: its line may be in use elsewhere.
     ///
     /// # Safety
-    /// 1. `descriptor` heads a live slab of this geometry starting at `start`, and the
-    ///    descriptors of its further pages follow it in memory.
+    /// 1. A live slab of this geometry starts at `start`; `aside` is where the page layer puts
+    ///    its links, and `seal_base` is this slab's.
     #[inline]
     #[must_use]
     pub unsafe fn new(
-        descriptor: &'a Descriptor,
-        start: NonNull<u8>,
-        geometry: &'a Geometry,
-        secret: u64,
-    ) -> Self {
-        let secret = secret ^ (u64::from(descriptor.spare.load(Relaxed)) << 20);
-        // SAFETY: obligation 1.
-        unsafe { Self::with_seal(descriptor, start, geometry, secret) }
-    }
-
-    /// The same from a seal that [`Links::seal_base`] gave earlier, so that the descriptor need
-    /// not be read: its line may be in use elsewhere.
-    ///
-    /// # Safety
-    /// 1. As for [`Links::new`]; `seal_base` is this slab's.
-    #[inline]
-    #[must_use]
-    pub unsafe fn with_seal(
-        descriptor: &'a Descriptor,
+        aside: NonNull<u8>,
         start: NonNull<u8>,
         geometry: &'a Geometry,
         seal_base: u64,
     ) -> Self {
         Self {
-            descriptor,
+            aside,
             start,
             geometry,
             secret: seal_base,
             world: PhantomData,
         }
+    }
+
+    /// What seals the links of a slab of this `generation`, apart from their addresses.
+    #[inline]
+    #[must_use]
+    pub const fn seal_of(secret: u64, generation: u32) -> u64 {
+        secret ^ ((generation as u64) << 20)
     }
 
     /// What seals this slab's links, apart from their addresses.
@@ -92,21 +85,43 @@ impl<'a, P: Platform> Links<'a, P> {
         unsafe { self.start.byte_add(self.geometry.offset_of(index)) }
     }
 
+    /// The link of `index` aside.
+    #[inline]
+    fn aside(&self, index: u32) -> &AtomicU8 {
+        let offset = self.geometry.aside_link_offset(index);
+        // SAFETY: obligation 1 of `new`: the descriptors of all pages of the slab follow the
+        // head's, and the geometry saw to it that they have room for every object's link.
+        unsafe { self.aside.byte_add(offset).cast().as_ref() }
+    }
+
+    /// The link of `index` at the end of the slab.
+    #[inline]
+    fn tail(&self, index: u32) -> &AtomicU16 {
+        let offset = self.geometry.tail_link_offset(index);
+        // SAFETY: the geometry saw to it that the tail holds a link for every object; the offset
+        // is even and slabs start at a page.
+        unsafe { self.start.byte_add(offset).cast().as_ref() }
+    }
+
     /// The link of `index` outside its object.
     #[inline]
-    fn outside(&self, index: u32) -> &AtomicU16 {
+    fn outside(&self, index: u32) -> u16 {
         if self.geometry.link_place() == LinkPlace::Tail {
-            let offset = self.geometry.tail_link_offset(index);
-            // SAFETY: the geometry saw to it that the tail holds a link for every object; the
-            // offset is even and slabs start at a page.
-            return unsafe { self.start.byte_add(offset).cast::<AtomicU16>().as_ref() };
+            return self.tail(index).load(Relaxed);
         }
-        let (page, part) = self.geometry.link_cell(self.geometry.offset_of(index));
-        let first: *const Descriptor = self.descriptor;
-        // SAFETY: obligation 1 of `new`: the descriptors of all pages of the slab follow the
-        // head, and `page` is below the slab's length.
-        let descriptor = unsafe { &*first.add(page) };
-        &descriptor.links[part]
+        match self.aside(index).load(Relaxed) {
+            link if usize::from(link) < LINKS_MAX => u16::from(link),
+            mark => 0xFF00 | u16::from(mark),
+        }
+    }
+
+    #[inline]
+    fn set_outside(&self, index: u32, link: u16) {
+        if self.geometry.link_place() == LinkPlace::Tail {
+            self.tail(index).store(link, Relaxed);
+        } else {
+            self.aside(index).store(link as u8, Relaxed);
+        }
     }
 
     #[inline]
@@ -132,10 +147,11 @@ impl<'a, P: Platform> Links<'a, P> {
     #[inline]
     pub fn free(&self, index: u32, next: u32) {
         if self.is_outside() {
-            let link = self.outside(index);
-            if link.swap_relaxed(next as u16) != ALLOCATED {
+            // Load, then store: the link belongs to one caller at a time.
+            if self.outside(index) != ALLOCATED {
                 P::fatal(Fault::DoubleFree, self.object(index).as_ptr());
             }
+            self.set_outside(index, next as u16);
         } else {
             P::touch(Line::Object, self.object(index).as_ptr(), Access::Write);
             let link = self.inside(index);
@@ -152,7 +168,7 @@ impl<'a, P: Platform> Links<'a, P> {
     #[inline]
     pub fn relink(&self, index: u32, next: u32) {
         if self.is_outside() {
-            self.outside(index).store(next as u16, Relaxed);
+            self.set_outside(index, next as u16);
         } else {
             self.inside(index)
                 .store(self.seal(index) | u64::from(next as u16), Relaxed);
@@ -163,7 +179,7 @@ impl<'a, P: Platform> Links<'a, P> {
     #[must_use]
     pub fn peek(&self, index: u32) -> Option<u32> {
         let next = if self.is_outside() {
-            Some(self.outside(index).load(Relaxed)).filter(|&next| next != ALLOCATED)
+            Some(self.outside(index)).filter(|&next| next != ALLOCATED)
         } else {
             let word = self.inside(index).load(Relaxed);
             (word & !0xFFFF == self.seal(index)).then_some(word as u16)
@@ -177,7 +193,7 @@ impl<'a, P: Platform> Links<'a, P> {
     #[must_use]
     pub fn next(&self, index: u32) -> u32 {
         let next = if self.is_outside() {
-            let next = self.outside(index).load(Relaxed);
+            let next = self.outside(index);
             if next == ALLOCATED {
                 self.damaged(index)
             } else {
@@ -203,7 +219,7 @@ impl<'a, P: Platform> Links<'a, P> {
     #[must_use]
     pub fn is_free_aside(&self, index: u32) -> bool {
         debug_assert!(self.geometry.links_aside());
-        self.outside(index).load(Relaxed) != ALLOCATED
+        self.outside(index) != ALLOCATED
     }
 
     /// Takes the mark of a free object off: it is handed out. Returns the object behind it.
@@ -211,7 +227,7 @@ impl<'a, P: Platform> Links<'a, P> {
     pub fn take(&self, index: u32) -> u32 {
         let next = self.next(index);
         if self.is_outside() {
-            self.outside(index).store(ALLOCATED, Relaxed);
+            self.set_outside(index, ALLOCATED);
         } else {
             self.inside(index).store(0, Relaxed);
         }
@@ -220,22 +236,9 @@ impl<'a, P: Platform> Links<'a, P> {
 
     /// Marks all objects of a new slab as never handed out.
     pub fn reset(&self) {
-        match self.geometry.link_place() {
-            LinkPlace::Inside => return,
-            LinkPlace::Tail => {
-                for index in 0..self.geometry.objects() {
-                    self.outside(index).store(ALLOCATED, Relaxed);
-                }
-                return;
-            }
-            LinkPlace::Aside => {}
-        }
-        let first: *const Descriptor = self.descriptor;
-        for page in 0..self.geometry.pages().0 {
-            // SAFETY: as in `aside`.
-            let descriptor = unsafe { &*first.add(page) };
-            for link in &descriptor.links {
-                link.store(ALLOCATED, Relaxed);
+        if self.is_outside() {
+            for index in 0..self.geometry.objects() {
+                self.set_outside(index, ALLOCATED);
             }
         }
     }
@@ -259,19 +262,5 @@ impl<'a, P: Platform> Links<'a, P> {
     #[inline(never)]
     fn damaged(&self, index: u32) -> ! {
         P::fatal(Fault::CorruptedFreeList, self.object(index).as_ptr())
-    }
-}
-
-trait SwapRelaxed {
-    fn swap_relaxed(&self, value: u16) -> u16;
-}
-
-impl SwapRelaxed for AtomicU16 {
-    /// Load then store: the cell belongs to one caller at a time, so no atomic swap is needed.
-    #[inline]
-    fn swap_relaxed(&self, value: u16) -> u16 {
-        let old = self.load(Relaxed);
-        self.store(value, Relaxed);
-        old
     }
 }

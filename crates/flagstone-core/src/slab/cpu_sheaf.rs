@@ -12,15 +12,14 @@
 //!
 //! Locking: the barn's lock inside `barn.rs`, list locks inside `refill` and `flush`.
 
-use super::barn::Limits;
+use super::barn::Barn;
 use super::cache::Cache;
-use super::node::Node;
 use super::sheaf::OwnSheaf;
+use super::sizing::Served;
 use super::slabs::Slabs;
 use crate::base::NodeId;
 use crate::platform::{Access, Fault, Line, Platform, SheafWord, Slot, Work};
 use crate::policy::Engine;
-use crate::sync::Ordering::Relaxed;
 use core::ptr::NonNull;
 
 impl<P: Platform> Slabs<P> {
@@ -58,49 +57,31 @@ impl<P: Platform> Slabs<P> {
 
     pub(crate) fn exchange(&self, slot: Slot, new: Option<OwnSheaf>) -> Option<OwnSheaf> {
         let area = self.area();
-        let word = new.map_or(SheafWord::ABSENT, |sheaf| area.word_of(sheaf.into_raw()));
+        let word = new.map_or(SheafWord::ABSENT, |sheaf| area.word_of(sheaf.into_entry()));
         // SAFETY: the area is ours; the sheaf was owned by the caller and is given up.
         let old = unsafe { P::exchange(area, slot, word) };
         // SAFETY: what was in the slot is ours now (`Platform::exchange`).
-        (!old.is_absent()).then(|| unsafe { OwnSheaf::from_raw(area.sheaf(old)) })
+        unsafe { self.sheaf_of_word(old) }
+    }
+
+    /// The sheaf that a slot's word named, its length written down; `None` for none.
+    ///
+    /// # Safety
+    /// 1. The sheaf is the caller's, out of its slot.
+    pub(crate) unsafe fn sheaf_of_word(&self, word: SheafWord) -> Option<OwnSheaf> {
+        if word.is_absent() {
+            return None;
+        }
+        let entry = self.area().entry(word);
+        let cache = self.pages().pfn_of(entry.as_ptr().cast());
+        let cache = cache.and_then(|pfn| self.cache_of_page(pfn))?;
+        // SAFETY: obligation 1; the entry, which may be the ceiling, lies in the sheaf's memory,
+        // an object of that cache.
+        Some(unsafe { OwnSheaf::from_entry(entry, cache.geometry().size()) })
     }
 
     fn node_here(&self) -> NodeId {
         P::node_of(P::current_cpu())
-    }
-
-    /// What this cache's barns may keep now.
-    fn limits(&self, cache: &Cache, sheaf: &OwnSheaf) -> Limits {
-        let bytes = cache.sizing.barn_bytes.load(Relaxed);
-        let full = match bytes {
-            0 => cache.sizing.barn_full.load(Relaxed),
-            _ if self.barns_are_full() => 0,
-            _ => (bytes / (cache.geometry().size() * sheaf.capacity().max(1) as usize)) as u32,
-        };
-        Limits {
-            full,
-            empty: cache.sizing.barn_empty.load(Relaxed),
-        }
-    }
-
-    /// Whether the barns of all caches together hold what they may.
-    fn barns_are_full(&self) -> bool {
-        let used = self.pages().in_use().bytes(P::page_size());
-        let most = (2 * self.bounds.barn_bytes.load(Relaxed)).max(used / 16);
-        self.barn_bytes.load(Relaxed) > most.min(self.bounds.barns_bytes.load(Relaxed))
-    }
-
-    /// Counts a full sheaf into or out of the barns.
-    pub(crate) fn count_barn_bytes(&self, cache: &Cache, sheaf: &OwnSheaf, added: bool) {
-        if cache.sizing.barn_bytes.load(Relaxed) == 0 {
-            return;
-        }
-        let bytes = cache.geometry().size() * sheaf.len() as usize;
-        if added {
-            self.barn_bytes.fetch_add(bytes, Relaxed);
-        } else {
-            self.barn_bytes.fetch_sub(bytes, Relaxed);
-        }
     }
 
     /// An allocation that found the main sheaf empty. `None` means out of memory.
@@ -125,14 +106,10 @@ impl<P: Platform> Slabs<P> {
             }
             hand = Some(spare);
         }
-        cache.note_miss();
-        let barn = &self.node(cache.id(), node_id).barn;
-        let limits = Limits {
-            full: 0,
-            empty: cache.sizing.barn_empty.load(Relaxed),
-        };
-        match barn.trade_for_full::<P>(hand, limits) {
+        let node = self.node(cache.id(), node_id);
+        match node.barn.trade_for_full::<P>(hand, self.limits(cache)) {
             Ok((mut full, leftover)) => {
+                self.note_visit(cache, node, Served::ByBarn);
                 self.count_barn_bytes(cache, &full, false);
                 if let Some(empty) = leftover {
                     self.drop_sheaf(cache, empty);
@@ -142,7 +119,10 @@ impl<P: Platform> Slabs<P> {
                 self.install_main(cache, full);
                 object.or_else(|| self.take_one(cache, node_id))
             }
-            Err(hand) => self.alloc_from_slabs(cache, node_id, hand),
+            Err(hand) => {
+                self.note_visit(cache, node, Served::Otherwise);
+                self.alloc_from_slabs(cache, node_id, hand)
+            }
         }
     }
 
@@ -164,23 +144,6 @@ impl<P: Platform> Slabs<P> {
         }
         self.install_main(cache, sheaf);
         object
-    }
-
-    /// A refill from slabs after flushes to slabs means the barn was too small: let it hold more.
-    fn note_refill(&self, cache: &Cache, node: &Node) {
-        let bytes = cache.sizing.barn_bytes.load(Relaxed);
-        if bytes == 0 {
-            return;
-        }
-        let flushes = node.flushes.load(Relaxed);
-        if flushes.wrapping_sub(cache.sizing.flushes_seen.load(Relaxed)) >= 2 {
-            cache.sizing.flushes_seen.store(flushes, Relaxed);
-            let max = self.bounds.barn_bytes.load(Relaxed);
-            cache
-                .sizing
-                .barn_bytes
-                .store((bytes * 2).min(max.max(bytes)), Relaxed);
-        }
     }
 
     /// A free that found the main sheaf full (or absent, or `object` on top of it).
@@ -205,7 +168,8 @@ impl<P: Platform> Slabs<P> {
         let roomy = match spare {
             Some(sheaf) if sheaf.room() > 0 => Some(sheaf),
             Some(full) => {
-                cache.note_miss();
+                let node = self.node(cache.id(), node_id);
+                self.note_visit(cache, node, Served::Otherwise);
                 let rest = self.store_full(cache, node_id, full);
                 self.empty_sheaf(cache, node_id, rest)
             }
@@ -233,20 +197,45 @@ impl<P: Platform> Slabs<P> {
         }
     }
 
-    /// Stores a sheaf with objects in the barn, or flushes it. Returns an empty sheaf if there is
-    /// one to be had from that.
+    /// Stores a sheaf with objects in the barn of the node they came from, or flushes it. Returns
+    /// an empty sheaf if there is one to be had from that.
     fn store_full(&self, cache: &Cache, node_id: NodeId, full: OwnSheaf) -> Option<OwnSheaf> {
-        let node = self.node(cache.id(), node_id);
-        let limits = self.limits(cache, &full);
+        let home = self.home_of(&full).unwrap_or(node_id);
+        let node = self.node(cache.id(), home);
         self.count_barn_bytes(cache, &full, true);
-        match node.barn.trade_for_empty::<P>(full, limits) {
+        match node.barn.trade_for_empty::<P>(full, self.limits(cache)) {
             Ok(empty) => empty,
             Err(mut full) => {
-                self.count_barn_bytes(cache, &full, false);
-                node.flushes.store(node.flushes.load(Relaxed) + 1, Relaxed);
+                self.note_flush(cache, node, &full);
                 self.flush(cache, &mut full);
+                if self.barns_overflow() {
+                    self.flush_one_of(cache, &node.barn);
+                }
                 Some(full)
             }
+        }
+    }
+
+    /// The node most of a sheaf's objects came from, judged by three of them. A sheaf that goes
+    /// there costs one visit; its objects, one by one, a line of another node each.
+    fn home_of(&self, sheaf: &OwnSheaf) -> Option<NodeId> {
+        if self.node_count() == 1 {
+            return None;
+        }
+        let last = sheaf.len().checked_sub(1)?;
+        let [a, b, c] = [0, last / 2, last].map(|at| {
+            let page = self.pages().pfn_of(sheaf.get(at)?.as_ptr())?;
+            Some(self.pages().node_of(page))
+        });
+        if a == b || a == c { a } else { b }
+    }
+
+    /// Flushes one sheaf of a barn: all barns hold more than they may now.
+    fn flush_one_of(&self, cache: &Cache, barn: &Barn) {
+        if let Some(mut full) = barn.take_full::<P>() {
+            self.count_barn_bytes(cache, &full, false);
+            self.flush(cache, &mut full);
+            self.drop_memory(full);
         }
     }
 
@@ -300,7 +289,7 @@ impl<P: Platform> Slabs<P> {
             self.store_full(cache, node_id, sheaf)
         };
         let Some(empty) = rest else { return };
-        let limits = self.limits(cache, &empty);
+        let limits = self.limits(cache);
         let wanted = empty.capacity() == cache.sheaf_capacity();
         let rest = match wanted {
             true => self

@@ -310,11 +310,11 @@ impl<P: Platform> Slabs<P> {
     #[inline]
     fn links_here<'a>(&'a self, cache: &'a Cache, here: &CpuSlab) -> Links<'a, P> {
         let slab = here.slab();
-        let descriptor = self.pages().descriptor(slab);
+        let aside = self.pages().links_of(slab);
         let start = self.pages().address(slab);
         let seal = here.seal.load(Relaxed);
         // SAFETY: a CPU's slab is live (`cpu.slab-frozen`), and the seal was noted with it.
-        unsafe { Links::with_seal(descriptor, start, cache.geometry(), seal) }
+        unsafe { Links::new(aside, start, cache.geometry(), seal) }
     }
 
     /// Puts an object on the private chain if it is of this CPU's slab; inside the section.

@@ -41,11 +41,11 @@ impl<P: Platform> Drop for Locked<'_, '_, P> {
 }
 
 impl<'a, P: Platform> Slab<'a, P> {
-    /// The slab's lock, in the words its links would have if they were aside.
+    /// The slab's lock, where its links would be if they were aside.
     fn lock_2007(&self) -> &'a RawLock {
         debug_assert!(!self.cache.geometry().links_aside());
         // SAFETY: `new_slab_2007` made it, and slabs of this engine keep their links inside.
-        unsafe { self.descriptor.slab_lock() }
+        unsafe { self.slabs.pages().memmap().slab_lock(self.pfn) }
     }
 
     fn locked(&self) -> Option<Locked<'_, 'a, P>> {
@@ -360,7 +360,11 @@ impl<P: Platform> Slabs<P> {
     fn new_slab_2007<'a>(&'a self, cache: &'a Cache, node: NodeId) -> Option<Slab<'a, P>> {
         let slab = self.new_linked_slab(cache, node)?;
         // SAFETY: nobody knows the slab, and its links are inside its objects.
-        unsafe { slab.descriptor.make_slab_lock(RawLock::new(LockKind::Slab)) };
+        unsafe {
+            self.pages()
+                .memmap()
+                .make_slab_lock(slab.pfn, RawLock::new(LockKind::Slab));
+        }
         Some(slab)
     }
 

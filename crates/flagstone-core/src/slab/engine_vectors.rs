@@ -302,7 +302,7 @@ fn a_free_that_finds_its_slab_locked_is_put_aside() {
         .and_then(|pfn| slabs.pages().head_of(pfn))
         .expect("a slab");
     // SAFETY: a slab of the 2007 engine.
-    let lock = unsafe { slabs.pages().descriptor(head).slab_lock() };
+    let lock = unsafe { slabs.pages().memmap().slab_lock(head) };
     let taken = std::thread::scope(|scope| {
         let other = scope.spawn(|| {
             world.enter(CpuId(1));

@@ -7,11 +7,13 @@
 //!
 //! A run is a buddy block when its length is a power of two, otherwise a block whose tail was
 //! given back. Free links lie *aside*, in the descriptors, when objects are at least a sixteenth
-//! of a page, otherwise inside the free objects. The engines of older kernels ask for the place
+//! of a page and there is room
+//! for them, otherwise inside the free objects. The engines of older kernels ask for the place
 //! those kernels use ([`LinkPlace`]), so that the same memory is touched.
 
+use super::chain::LINKS_MAX;
 use crate::base::{Order, PageCount, PageSize};
-use crate::page::LINKS_PER_PAGE;
+use crate::page::{OBJECTS_PER_PAGE_MAX, Spacing};
 
 /// Shift of the fixed-point reciprocal. Exact for offsets and sizes up to 4 MiB.
 const RECIPROCAL_SHIFT: u32 = 42;
@@ -19,7 +21,7 @@ const RECIPROCAL_SHIFT: u32 = 42;
 /// Where a free object's link lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LinkPlace {
-    /// In the descriptor of the page in which the object starts.
+    /// Among the descriptors of the slab's pages.
     Aside,
     /// In the object.
     Inside,
@@ -38,6 +40,7 @@ pub struct Geometry {
     pages: u16,
     link_offset: u32,
     page_shift: u8,
+    spacing: Spacing,
     place: LinkPlace,
     reciprocal: u64,
 }
@@ -53,6 +56,7 @@ impl Geometry {
         link_offset: usize,
         pages: PageCount,
         page_size: PageSize,
+        spacing: Spacing,
     ) -> Option<Self> {
         let bytes = pages.bytes(page_size);
         let objects = bytes.checked_div(size)?;
@@ -65,7 +69,10 @@ impl Geometry {
             pages: pages.0 as u16,
             link_offset: link_offset as u32,
             page_shift: page_size.shift() as u8,
-            place: if size * LINKS_PER_PAGE >= page_size.bytes() {
+            spacing,
+            place: if size * OBJECTS_PER_PAGE_MAX >= page_size.bytes()
+                && objects <= spacing.links_room(pages.0).min(LINKS_MAX)
+            {
                 LinkPlace::Aside
             } else {
                 LinkPlace::Inside
@@ -202,21 +209,14 @@ impl Geometry {
         }
     }
 
-    /// The link cell of the object that starts `offset` bytes into the slab: which page of the
-    /// slab, and which of its links.
+    /// Where the link of object `index` lies under [`LinkPlace::Aside`], in bytes from where the
+    /// slab's links begin.
     #[inline]
     #[must_use]
-    pub const fn link_cell(&self, offset: usize) -> (usize, usize) {
-        let page = offset >> self.page_shift;
-        let part = (offset & ((1 << self.page_shift) - 1)) >> (self.page_shift as u32 - 4);
-        (page, part)
+    pub const fn aside_link_offset(&self, index: u32) -> usize {
+        self.spacing.link_offset(index as usize)
     }
 }
-
-const _: () = assert!(
-    LINKS_PER_PAGE == 1 << 4,
-    "link_cell divides a page into sixteenths"
-);
 
 #[cfg(test)]
 mod tests {
@@ -231,7 +231,8 @@ mod tests {
                 .chain([4096, 4608, 20480, 32768, 65536])
             {
                 for pages in [1usize, 2, 3, 5, 8] {
-                    let Some(g) = Geometry::new(size, 0, PageCount(pages), page) else {
+                    let Some(g) = Geometry::new(size, 0, PageCount(pages), page, Spacing::Packed)
+                    else {
                         continue;
                     };
                     for index in 0..g.objects() {
@@ -247,14 +248,40 @@ mod tests {
     }
 
     #[test]
-    fn objects_with_links_aside_never_share_a_cell() {
-        for size in (256..9000).step_by(8) {
-            let g = Geometry::new(size, 0, PageCount(8), PageSize::K4).expect("fits");
-            assert!(g.links_aside());
-            let cells: BTreeSet<_> = (0..g.objects())
-                .map(|i| g.link_cell(g.offset_of(i)))
-                .collect();
-            assert_eq!(cells.len(), g.objects() as usize);
+    fn links_aside_never_share_a_byte_nor_lie_where_a_page_is_described() {
+        for (spacing, least) in [(Spacing::Packed, 4), (Spacing::Lines, 1)] {
+            for size in (256..9000).step_by(8) {
+                for pages in least..=8 {
+                    let slab = Geometry::new(size, 0, PageCount(pages), PageSize::K4, spacing);
+                    let Some(g) = slab else { continue };
+                    assert!(g.links_aside(), "{size} bytes in {pages} pages");
+                    let links: BTreeSet<_> =
+                        (0..g.objects()).map(|i| g.aside_link_offset(i)).collect();
+                    assert_eq!(links.len(), g.objects() as usize);
+                    // From the head's descriptor on: descriptors end with what every page needs.
+                    let own = size_of::<crate::page::Descriptor>();
+                    for at in links.iter().map(|link| own + link) {
+                        assert!(at < pages * spacing.bytes());
+                        match spacing {
+                            Spacing::Packed => assert!(at % own < 24),
+                            Spacing::Lines => assert!(at / own % 2 == 1),
+                        }
+                    }
+                }
+            }
         }
+    }
+
+    #[test]
+    fn a_slab_without_room_for_links_keeps_them_in_its_objects() {
+        let of = |size, pages| {
+            Geometry::new(size, 0, PageCount(pages), PageSize::K4, Spacing::Packed)
+                .expect("fits")
+                .link_place()
+        };
+        assert_eq!(of(256, 1), LinkPlace::Inside);
+        assert_eq!(of(256, 2), LinkPlace::Inside);
+        assert_eq!(of(352, 2), LinkPlace::Aside);
+        assert_eq!(of(4096, 1), LinkPlace::Inside);
     }
 }

@@ -38,6 +38,7 @@ mod node;
 mod refill;
 mod sheaf;
 mod shrink;
+mod sizing;
 #[expect(clippy::module_inception, reason = "the slab of the slab layer")]
 mod slab;
 mod slabs;

@@ -12,6 +12,7 @@ use super::node::{End, Node};
 use super::sheaf::OwnSheaf;
 use super::slab::Slab;
 use super::slabs::Slabs;
+use super::sweep::holes_of;
 use crate::base::{NodeId, Pfn};
 use crate::page::PageKind;
 use crate::platform::{Access, Line, Platform, Work};
@@ -46,6 +47,8 @@ impl<P: Platform> Slabs<P> {
         }
         let mut isolated = [Pfn::NONE; ISOLATED_MAX];
         let found = self.isolate(cache, node, sheaf.room(), &mut isolated);
+        // A sheaf hands out what was put last: so the lowest addresses go in last.
+        isolated[..found].sort_unstable_by_key(|&pfn| core::cmp::Reverse(pfn));
         let mut gained = 0;
         let mut kept = 0;
         for at in 0..found {
@@ -182,12 +185,16 @@ impl<P: Platform> Slabs<P> {
     /// Gives an empty slab that is on no list back to the page layer.
     pub(crate) fn give_back_slab(&self, slab: &Slab<'_, P>) {
         let geometry = slab.cache.geometry();
-        self.fill_holes(slab);
+        let holes = holes_of(slab);
         slab.node().slabs.fetch_sub(1, Relaxed);
         self.map_pages(slab.pfn, geometry.pages(), 0);
         // SAFETY: the slab is empty and on no list, so nobody refers to its pages any more.
         unsafe {
             match geometry.order() {
+                _ if holes != 0 => {
+                    self.pages()
+                        .free_with_holes(slab.pfn, geometry.pages(), holes);
+                }
                 Some(order) => self.pages().free_block(slab.pfn, order),
                 None => self.pages().free_run(slab.pfn, geometry.pages()),
             }

@@ -1,23 +1,25 @@
 //! A sheaf: an array of free objects that is taken, given and filled as one thing.
 //!
 //! ```text
-//!   header            slots
-//!   [ len | capacity | link ] [ o0 | o1 | o2 | ...  |  free space  ]
+//!   header            slots                                        ceiling
+//!   [ len | capacity | link ] [ o0 | o1 | o2 | ...  |  free space  ] [ 0 ]
 //!                                            ^ len                 ^ capacity
 //! ```
 //!
 //! Whoever holds an [`OwnSheaf`] is the only one that can reach the sheaf: it came out of a
 //! slot, a barn, or the cache of sheaves. Putting it into a slot or a barn gives it up. The
-//! layout and the per-CPU steps are in `platform/percpu.rs`.
+//! layout and the per-CPU steps are in `platform/percpu.rs`. In a slot the length is where the
+//! slot's word points ([`OwnSheaf::into_entry`], [`OwnSheaf::from_entry`]).
 //!
-//! Invariants: `slot.len-bounded`, `slot.one-home`, and
+//! Invariants: `slot.len-bounded`, `slot.one-home`, `slot.fenced`, and
 //! - `sheaf.filled-below-len`: every slot below `len` holds an object the sheaf owns.
 
-use crate::platform::{SHEAF_HEADER_BYTES, SheafHeader};
+use crate::platform::{ENTRY_UNUSED, SHEAF_FRAME_BYTES, SHEAF_HEADER_BYTES, SheafHeader};
 use crate::sync::Ordering::Relaxed;
 use core::ptr::NonNull;
 
-/// Smallest and largest memory of a sheaf in bytes, header included; powers of two between.
+/// Smallest and largest memory of a sheaf in bytes, head and ceiling included; powers of two
+/// between. A sheaf lies at a multiple of its memory.
 pub const SHEAF_BYTES_MIN: usize = 64;
 /// See [`SHEAF_BYTES_MIN`].
 pub const SHEAF_BYTES_MAX: usize = 8192;
@@ -25,23 +27,26 @@ pub const SHEAF_BYTES_MAX: usize = 8192;
 /// Slots of the smallest sheaf memory that has at least `wanted` slots (bounded by the largest).
 #[must_use]
 pub const fn capacity_for(wanted: u32) -> u32 {
-    let need = SHEAF_HEADER_BYTES + wanted as usize * size_of::<usize>();
+    let need = SHEAF_FRAME_BYTES + wanted as usize * size_of::<usize>();
     let mut bytes = SHEAF_BYTES_MIN;
     while bytes < need && bytes < SHEAF_BYTES_MAX {
         bytes *= 2;
     }
-    ((bytes - SHEAF_HEADER_BYTES) / size_of::<usize>()) as u32
+    ((bytes - SHEAF_FRAME_BYTES) / size_of::<usize>()) as u32
 }
 
 /// Bytes of memory of a sheaf with room for `slots` (its class among the powers of two).
 #[must_use]
 pub const fn bytes_for(slots: u32) -> usize {
-    (SHEAF_HEADER_BYTES + slots as usize * size_of::<usize>()).next_power_of_two()
+    (SHEAF_FRAME_BYTES + slots as usize * size_of::<usize>()).next_power_of_two()
 }
 
 /// Exclusive hold of one sheaf.
 #[derive(Debug)]
 pub struct OwnSheaf(NonNull<SheafHeader>);
+
+// SAFETY: the hold is exclusive, whichever thread has it.
+unsafe impl Send for OwnSheaf {}
 
 impl OwnSheaf {
     /// Takes hold of a sheaf.
@@ -57,7 +62,8 @@ impl OwnSheaf {
     /// Makes a sheaf of `capacity` slots out of memory, empty.
     ///
     /// # Safety
-    /// 1. `memory` starts `bytes_for(capacity)` writable bytes, aligned to 16, the caller's own.
+    /// 1. `memory` starts `bytes_for(capacity)` writable bytes, aligned to as many, the caller's
+    ///    own.
     #[inline]
     #[must_use]
     pub unsafe fn create(memory: NonNull<u8>, capacity: u32) -> Self {
@@ -67,7 +73,48 @@ impl OwnSheaf {
         fields.len.store(0, Relaxed);
         fields.capacity.store(capacity, Relaxed);
         fields.link.store(0, Relaxed);
-        Self(header)
+        let sheaf = Self(header);
+        for index in 0..capacity {
+            // SAFETY: obligation 1; below the capacity.
+            unsafe {
+                sheaf
+                    .slot(index)
+                    .write(core::ptr::without_provenance_mut(ENTRY_UNUSED))
+            };
+        }
+        // SAFETY: obligation 1; the ceiling follows the last slot.
+        unsafe { sheaf.entry(capacity).write(core::ptr::null_mut()) };
+        sheaf
+    }
+
+    /// Takes hold of a sheaf of which a slot knew the entry for the next object.
+    ///
+    /// # Safety
+    /// 1. As for [`OwnSheaf::from_raw`]: the sheaf was in a slot, and `entry` is what the slot
+    ///    said last.
+    /// 2. Its memory is `bytes` long.
+    #[inline]
+    #[must_use]
+    pub unsafe fn from_entry(entry: NonNull<*mut u8>, bytes: usize) -> Self {
+        debug_assert!(bytes.is_power_of_two() && bytes <= SHEAF_BYTES_MAX);
+        let into = entry.addr().get() & (bytes - 1);
+        // SAFETY: obligation 2: sheaves lie at multiples of their memory, so this is the start.
+        let header = unsafe { entry.byte_sub(into) }.cast::<SheafHeader>();
+        let sheaf = Self(header);
+        let len = (into - SHEAF_HEADER_BYTES) / size_of::<usize>();
+        sheaf.header().len.store(len as u32, Relaxed);
+        debug_assert!(sheaf.len() <= sheaf.capacity(), "slot.len-bounded");
+        sheaf
+    }
+
+    /// Gives the hold up to a slot, which keeps the entry for the next object.
+    #[inline]
+    #[must_use]
+    pub fn into_entry(self) -> NonNull<*mut u8> {
+        debug_assert_eq!(self.header().link.load(Relaxed), 0, "slot.fenced");
+        let entry = self.entry(self.len());
+        // SAFETY: an address inside the sheaf.
+        unsafe { NonNull::new_unchecked(entry) }
     }
 
     /// Gives the hold up without a trace; whoever gets the pointer holds the sheaf.
@@ -121,7 +168,14 @@ impl OwnSheaf {
     #[inline]
     fn slot(&self, index: u32) -> *mut *mut u8 {
         debug_assert!(index < self.capacity());
-        // SAFETY: `index < capacity` slots follow the header (`create` 1).
+        self.entry(index)
+    }
+
+    /// The address of slot `index`, or of the ceiling.
+    #[inline]
+    fn entry(&self, index: u32) -> *mut *mut u8 {
+        debug_assert!(index <= self.capacity());
+        // SAFETY: `capacity` slots and the ceiling follow the header (`create` 1).
         unsafe {
             self.0
                 .as_ptr()
@@ -192,6 +246,14 @@ impl OwnSheaf {
         }
     }
 
+    /// Whether the ceiling is zero and no slot is (`slot.fenced`; the floor is a barn's link).
+    #[must_use]
+    pub fn is_fenced(&self) -> bool {
+        // SAFETY: slots and ceiling are inside the sheaf.
+        let entry = |index| unsafe { self.entry(index).read() };
+        entry(self.capacity()).is_null() && (0..self.capacity()).all(|i| !entry(i).is_null())
+    }
+
     /// Whether `object` is among the objects put last (a double free in quick succession).
     #[must_use]
     pub fn holds_recent(&self, object: NonNull<u8>) -> bool {
@@ -212,21 +274,23 @@ mod tests {
     fn capacities_fill_powers_of_two() {
         assert_eq!(
             [1, 6, 7, 12, 28, 60, 62, 63, 252].map(capacity_for),
-            [6, 6, 14, 14, 30, 62, 62, 126, 254]
+            [5, 13, 13, 13, 29, 61, 125, 125, 253]
         );
         assert_eq!(
-            [6, 14, 30, 62, 126, 254].map(bytes_for),
+            [5, 13, 29, 61, 125, 253].map(bytes_for),
             [64, 128, 256, 512, 1024, 2048]
         );
     }
 
     #[test]
     fn a_sheaf_gives_back_what_was_put_last() {
-        let mut memory = [0u64; 8];
-        let start = NonNull::new(memory.as_mut_ptr().cast::<u8>()).expect("not null");
-        // SAFETY: 64 bytes are enough for six slots.
-        let mut sheaf = unsafe { OwnSheaf::create(start, 6) };
-        let objects: std::vec::Vec<_> = (1..=6usize)
+        #[repr(align(64))]
+        struct Memory([u64; 8]);
+        let mut memory = Memory([0; 8]);
+        let start = NonNull::new(memory.0.as_mut_ptr().cast::<u8>()).expect("not null");
+        // SAFETY: 64 bytes are enough for five slots.
+        let mut sheaf = unsafe { OwnSheaf::create(start, 5) };
+        let objects: std::vec::Vec<_> = (1..=5usize)
             .map(|i| NonNull::new((i * 16) as *mut u8).expect("not null"))
             .collect();
         for &o in &objects {
@@ -236,7 +300,13 @@ mod tests {
         assert!(sheaf.holds_recent(objects[3]));
         sheaf.reverse_from(0);
         assert_eq!(sheaf.take(), Some(objects[0]));
-        assert_eq!(sheaf.swap_remove(0), Some(objects[5]));
-        assert_eq!(sheaf.len(), 4);
+        assert_eq!(sheaf.swap_remove(0), Some(objects[4]));
+        assert_eq!(sheaf.len(), 3);
+        // SAFETY: given up by the one and taken by the other, nothing between.
+        let again = unsafe { OwnSheaf::from_entry(sheaf.into_entry(), 64) };
+        assert_eq!(
+            (again.len(), again.address()),
+            (3, start.as_ptr().cast_const())
+        );
     }
 }

@@ -16,6 +16,7 @@ use super::engine::EngineParts;
 use super::geometry::Geometry;
 use super::node::Node;
 use super::sheaf::{SHEAF_BYTES_MIN, bytes_for};
+use super::sizing::{BARN_BYTES_FIRST, BarnsTotal};
 use super::sweep::Sweeps;
 use crate::base::{CacheId, NodeId, PageCount, Pfn};
 use crate::page::{PageAllocator, PageConfig};
@@ -23,7 +24,7 @@ use crate::platform::{CpuArea, Lock, LockKind, MAX_CACHES, OutOfMemory, Platform
 use crate::policy::{Cpus, Engine, ObjectSpec, Policy, SheafRule};
 use crate::sync::Ordering::Relaxed;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 /// Caches of sheaves: memory of 64 B, 128 B, ... 8 KiB.
 pub const SHEAF_CACHES: usize = 8;
@@ -57,8 +58,8 @@ pub struct Slabs<P: Platform> {
     registry: Lock<u16>,
     /// Objects a signal handler could not give back because it had interrupted the lock's holder.
     pub(crate) lost: AtomicU64,
-    /// Bytes of objects in the full sheaves of all barns.
-    pub(crate) barn_bytes: AtomicUsize,
+    /// What all barns hold.
+    pub(crate) barns: BarnsTotal,
     /// What sheaves and barns may hold.
     pub(crate) bounds: Bounds,
     /// What sweeps remember.
@@ -89,9 +90,10 @@ impl<P: Platform> Slabs<P> {
         let pages = unsafe { &(*this).pages };
         let node_count = P::node_count();
         let own = |bytes| pages.alloc_own(bytes).ok_or(OutOfMemory);
-        let area = own(CpuArea::bytes_for(P::cpu_count()))?;
         let caches = own(MAX_CACHES * size_of::<Cache>())?.cast::<Cache>();
         let nodes = own(MAX_CACHES * usize::from(node_count) * size_of::<Node>())?.cast::<Node>();
+        let slots = CpuArea::bytes_for(P::cpu_count());
+        let area = P::slot_memory(slots).map_or_else(|| own(slots), Ok)?;
         // SAFETY: obligation 1; each field is written once, the page layer is left alone.
         unsafe {
             // Own memory is zeroed, page-aligned and never freed.
@@ -104,7 +106,7 @@ impl<P: Platform> Slabs<P> {
             (&raw mut (*this).generation).write(AtomicU32::new(1));
             (&raw mut (*this).registry).write(Lock::new(LockKind::Heap, 0));
             (&raw mut (*this).lost).write(AtomicU64::new(0));
-            (&raw mut (*this).barn_bytes).write(AtomicUsize::new(0));
+            (&raw mut (*this).barns).write(BarnsTotal::default());
             (&raw mut (*this).bounds).write(Bounds::of(&policy.limits));
             (&raw mut (*this).sweeps).write(Sweeps::default());
         }
@@ -128,18 +130,21 @@ impl<P: Platform> Slabs<P> {
             let id = CacheId(at as u16 + 1);
             let size = SHEAF_BYTES_MIN << at;
             let pages = P::page_size().pages_for(size);
-            let geometry = Geometry::new(size, 0, pages, P::page_size()).ok_or(OutOfMemory)?;
+            let geometry = Geometry::new(size, 0, pages, P::page_size(), self.pages.spacing())
+                .ok_or(OutOfMemory)?;
             let making = CacheMaking {
                 id,
                 geometry,
                 align: size,
                 min_partial: 1,
                 sheaf_first: 0,
+                sheaf_busy: 0,
                 sheaf_max: 0,
                 barn_full: 0,
                 barn_empty: 0,
                 barn_bytes: 0,
                 refill_whole: false,
+                by_address: false,
                 parts: EngineParts::plain(),
             };
             self.install(id, &CacheRequest::new(name, size), making);
@@ -339,13 +344,19 @@ impl<P: Platform> Slabs<P> {
         } else {
             policy.engine
         };
-        let geometry = Geometry::new(layout.size, layout.free_pointer, shape.pages, page_size)
-            .and_then(|slab| match engine {
-                Engine::Sheaf => Some(slab),
-                Engine::CpuSlab | Engine::CpuSlab2007 => Some(slab.with_links_inside()),
-                Engine::Slab2007 => slab.with_links_outside(shape.objects),
-            })
-            .ok_or(CacheError::Size)?;
+        let geometry = Geometry::new(
+            layout.size,
+            layout.free_pointer,
+            shape.pages,
+            page_size,
+            self.pages.spacing(),
+        )
+        .and_then(|slab| match engine {
+            Engine::Sheaf => Some(slab),
+            Engine::CpuSlab | Engine::CpuSlab2007 => Some(slab.with_links_inside()),
+            Engine::Slab2007 => slab.with_links_outside(shape.objects),
+        })
+        .ok_or(CacheError::Size)?;
         let growing = policy.sheaf_rule == SheafRule::Bytes && policy.sheaf_capacity_set.is_none();
         let first = if growing {
             first_capacity(layout.size).min(max)
@@ -365,10 +376,16 @@ impl<P: Platform> Slabs<P> {
             },
             sheaf_first: first,
             sheaf_max: max,
+            sheaf_busy: if growing {
+                policy.busy_capacity(layout.size).max(max)
+            } else {
+                max
+            },
             barn_full: barn.full,
             barn_empty: barn.empty,
             barn_bytes: if growing { BARN_BYTES_FIRST } else { 0 },
             refill_whole: !growing,
+            by_address: growing,
             parts: EngineParts::of(policy, engine, &geometry, page_size, cpus),
         })
     }
@@ -412,9 +429,6 @@ impl<P: Platform> Slabs<P> {
         Ok(())
     }
 }
-
-/// Bytes of full sheaves a barn holds before traffic shows that more would help.
-pub(crate) const BARN_BYTES_FIRST: usize = 16 << 10;
 
 /// Objects in a cache's first sheaves: about 2 KiB of them, at least one, at most 30.
 fn first_capacity(size: usize) -> u32 {

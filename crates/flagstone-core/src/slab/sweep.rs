@@ -17,9 +17,10 @@
 //!
 //! Invariants
 //! - `sweep.holes-noted`: a slab has `flag::HOLES` exactly while its `spare` names pages given
-//!   back, and `hole_pages` is the sum of those over all slabs.
+//!   back, and the page layer counts the sum of those over all slabs.
 
 use super::cache::Cache;
+use super::chain::LINKS_MAX;
 use super::node::{End, Node};
 use super::slab::Slab;
 use super::slabs::{SHEAF_CACHES, Slabs};
@@ -35,7 +36,7 @@ use core::sync::atomic::{AtomicU32, AtomicUsize};
 const FLUSHED_MIN: usize = 4 << 20;
 /// Share of the bytes in use (as a divisor) that must be flushed before a sweep, and that must
 /// be idle to make one worth while.
-const SHARE: usize = 16;
+const SHARE: usize = 32;
 /// Most doublings of that amount.
 const BACK_OFF_MAX: u32 = 6;
 /// Slabs taken off a list at a time.
@@ -48,8 +49,6 @@ const PAGES_MAX: usize = 32;
 pub(crate) struct Sweeps {
     /// Bytes flushed into slabs that can be swept, since the last look.
     pub flushed_bytes: AtomicUsize,
-    /// Pages of live slabs that are given back now.
-    pub hole_pages: AtomicUsize,
     /// Pages given back whose slabs were used again since the last sweep.
     refilled_pages: AtomicUsize,
     /// Pages the last sweep gave back.
@@ -61,20 +60,24 @@ pub(crate) struct Sweeps {
 impl<P: Platform> Slabs<P> {
     /// Sweeps if enough was flushed and enough is idle; called by upkeep.
     pub fn sweep_if_due(&self) {
-        let share = FLUSHED_MIN.max(self.pages().in_use().bytes(P::page_size()) / SHARE);
+        let share = FLUSHED_MIN.max(self.pages().live().bytes(P::page_size()) / SHARE);
         let back_off = self.sweeps.back_off.load(Relaxed);
         if self.sweeps.flushed_bytes.load(Relaxed) < share << back_off {
             return;
         }
         self.sweeps.flushed_bytes.store(0, Relaxed);
-        if self.idle_bytes() < share {
-            return;
+        if self.idle_bytes() >= share {
+            self.sweep_now(share, back_off);
         }
-        let before = self.sweeps.hole_pages.load(Relaxed);
+    }
+
+    #[inline(never)]
+    fn sweep_now(&self, share: usize, back_off: u32) {
+        let before = self.pages().holes().0;
         let refilled = self.sweeps.refilled_pages.swap(0, Relaxed);
         let last = self.sweeps.last_pages.load(Relaxed);
         self.sweep();
-        let gained = self.sweeps.hole_pages.load(Relaxed).saturating_sub(before);
+        let gained = self.pages().holes().0.saturating_sub(before);
         self.sweeps.last_pages.store(gained, Relaxed);
         let wasted = refilled > last / 2 && last > 0;
         let poor = PageCount(gained).bytes(P::page_size()) < share / 4;
@@ -97,7 +100,7 @@ impl<P: Platform> Slabs<P> {
             let out = cache.out.load(Relaxed) as usize * cache.geometry().size();
             idle += held.saturating_sub(out);
         }
-        idle.saturating_sub(self.sweeps.hole_pages.load(Relaxed) * P::page_size().bytes())
+        idle.saturating_sub(self.pages().holes().bytes(P::page_size()))
     }
 
     /// Gives back every page of partial slabs on which nothing lives.
@@ -149,36 +152,42 @@ impl<P: Platform> Slabs<P> {
         let pages = slab.cache.geometry().pages().0;
         let gone = slab.descriptor.spare.load(Relaxed);
         let all = u32::MAX >> (PAGES_MAX - pages);
-        let mut idle = all & !needed & !gone;
-        self.note_holes(slab, gone | idle);
-        while idle != 0 {
-            let first = idle.trailing_zeros();
-            let len = (idle >> first).trailing_ones();
-            let run = Pfn(slab.pfn.0 + first);
-            // SAFETY: no live object lies on these pages, and the slab is isolated, so none is
-            // handed out there meanwhile.
-            unsafe { self.pages().release_pages(run, PageCount(len as usize)) };
-            idle &= !((u32::MAX >> (32 - len)) << first);
+        let idle = all & !needed & !gone;
+        if idle == 0 {
+            return;
         }
-    }
-
-    fn note_holes(&self, slab: &Slab<'_, P>, holes: u32) {
-        let before = slab.descriptor.spare.swap(holes, Relaxed).count_ones() as usize;
-        let after = holes.count_ones() as usize;
-        slab.descriptor.mark(flag::HOLES, holes != 0);
-        self.sweeps.hole_pages.fetch_add(after, Relaxed);
-        self.sweeps.hole_pages.fetch_sub(before, Relaxed);
+        note_holes(slab, gone | idle);
+        // SAFETY: no live object lies on these pages, and the slab is isolated, so none is
+        // handed out there meanwhile.
+        unsafe { self.pages().punch_holes(slab.pfn, idle) };
     }
 
     /// Forgets the holes of a slab whose objects are about to be handed out.
     #[inline]
     pub(crate) fn fill_holes(&self, slab: &Slab<'_, P>) {
         if slab.descriptor.has(flag::HOLES) {
-            let holes = slab.descriptor.spare.load(Relaxed).count_ones() as usize;
-            self.sweeps.refilled_pages.fetch_add(holes, Relaxed);
-            self.note_holes(slab, 0);
+            let holes = note_holes(slab, 0);
+            self.pages().fill_holes(slab.pfn, holes);
+            self.sweeps
+                .refilled_pages
+                .fetch_add(holes.count_ones() as usize, Relaxed);
         }
     }
+}
+
+/// The holes of a slab that its owner is about to give back, as bits.
+pub(crate) fn holes_of<P: Platform>(slab: &Slab<'_, P>) -> u32 {
+    if slab.descriptor.has(flag::HOLES) {
+        slab.descriptor.spare.load(Relaxed)
+    } else {
+        0
+    }
+}
+
+/// Notes which pages of a slab are given back; answers which were.
+fn note_holes<P: Platform>(slab: &Slab<'_, P>, holes: u32) -> u32 {
+    slab.descriptor.mark(flag::HOLES, holes != 0);
+    slab.descriptor.spare.swap(holes, Relaxed)
 }
 
 impl Cache {
@@ -196,8 +205,7 @@ impl Cache {
 fn needed_pages<P: Platform>(slab: &Slab<'_, P>) -> u32 {
     let geometry = slab.cache.geometry();
     let fresh = slab.fresh();
-    // At most sixteen objects start in each of 32 pages.
-    let mut free = [0u64; PAGES_MAX * crate::page::LINKS_PER_PAGE / 64];
+    let mut free = [0u64; LINKS_MAX.div_ceil(64)];
     let mut index = slab.state().freelist();
     while index != NO_OBJECT {
         free[index as usize / 64] |= 1 << (index % 64);
@@ -216,3 +224,7 @@ fn needed_pages<P: Platform>(slab: &Slab<'_, P>) -> u32 {
     }
     needed
 }
+
+#[cfg(all(test, not(loom)))]
+#[path = "sweep_tests.rs"]
+mod tests;

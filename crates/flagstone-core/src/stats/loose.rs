@@ -6,7 +6,7 @@ use super::survey::CacheSurvey;
 use crate::base::{CpuId, NodeId, PageCount};
 use crate::heap::Ready;
 use crate::platform::{
-    CpuArea, MAX_CACHES, Platform, SHEAF_HEADER_BYTES, SheafHeader, SheafWord, Slot,
+    CpuArea, MAX_CACHES, Platform, SHEAF_FRAME_BYTES, SHEAF_HEADER_BYTES, SheafWord, Slot,
 };
 use crate::policy::Engine;
 use crate::slab::{Cache, SHEAF_BYTES_MAX, SHEAF_CACHES, Slabs};
@@ -33,21 +33,48 @@ pub(super) fn objects<P: Platform>(
             found.sheaf_bytes = found.in_sheaves * cache.geometry().size() as u64;
             continue;
         }
-        for cpu in 0..P::cpu_count() {
-            for slot in [Slot::main(id), Slot::spare(id)] {
-                each_in_slot(slabs, CpuId(cpu), slot, &mut |object| {
-                    found.in_sheaves += 1;
-                    found.sheaf_bytes += resident_bytes(slabs, bits, cache, object);
-                });
-            }
+        each_in_sheaves(slabs, cache, &mut |object| {
+            found.in_sheaves += 1;
+            found.sheaf_bytes += resident_bytes(slabs, bits, cache, object);
+        });
+        each_in_barns(slabs, cache, &mut |object| {
+            found.in_barns += 1;
+            found.barn_bytes += resident_bytes(slabs, bits, cache, object);
+        });
+    }
+}
+
+/// Free objects of `cache` that left their slabs, whatever its engine keeps them in.
+pub(super) fn count_out_and_free<P: Platform>(slabs: &Slabs<P>, cache: &Cache) -> u64 {
+    if cache.engine() != Engine::Sheaf {
+        let held = slabs.cpu_held(cache);
+        return held.private_objects + held.deferred_objects;
+    }
+    let mut objects = 0;
+    each_in_sheaves(slabs, cache, &mut |_| objects += 1);
+    each_in_barns(slabs, cache, &mut |_| objects += 1);
+    objects
+}
+
+/// Visits the objects in the sheaves of CPUs.
+fn each_in_sheaves<P: Platform>(
+    slabs: &Slabs<P>,
+    cache: &Cache,
+    visit: &mut dyn FnMut(NonNull<u8>),
+) {
+    let id = cache.id().index();
+    for cpu in 0..P::cpu_count() {
+        for slot in [Slot::main(id), Slot::spare(id)] {
+            each_in_slot(slabs, CpuId(cpu), slot, visit);
         }
-        for node in 0..slabs.node_count() {
-            let barn = &slabs.node(cache.id(), NodeId(node)).barn;
-            barn.each_object::<P>(&mut |object| {
-                found.in_barns += 1;
-                found.barn_bytes += resident_bytes(slabs, bits, cache, object);
-            });
-        }
+    }
+}
+
+/// Visits the objects in barns.
+fn each_in_barns<P: Platform>(slabs: &Slabs<P>, cache: &Cache, visit: &mut dyn FnMut(NonNull<u8>)) {
+    for node in 0..slabs.node_count() {
+        let barn = &slabs.node(cache.id(), NodeId(node)).barn;
+        barn.each_object::<P>(visit);
     }
 }
 
@@ -63,16 +90,15 @@ fn each_in_slot<P: Platform>(
     if word.is_absent() {
         return;
     }
-    let sheaf = slabs.area().sheaf(word);
-    let Some(room) = sheaf_room(slabs, sheaf) else {
+    let entry = slabs.area().entry(word);
+    let Some((sheaf, room)) = sheaf_around(slabs, entry) else {
         return;
     };
-    // SAFETY: the header lies in a page of the heap, which stays readable whatever becomes of
-    // the sheaf (`sheaf_room`); its fields are atomics.
-    let header = unsafe { sheaf.as_ref() };
-    let len = header.len.load(Relaxed).min(room);
-    for index in 0..len as usize {
-        // SAFETY: slots up to `room` lie inside the object that holds the sheaf.
+    let into = entry.addr().get() - sheaf.addr().get();
+    let len = (into.saturating_sub(SHEAF_HEADER_BYTES) / size_of::<usize>()).min(room);
+    for index in 0..len {
+        // SAFETY: slots up to `room` lie inside the object that holds the sheaf, in a page of
+        // the heap, which stays readable whatever becomes of the sheaf.
         let cell = unsafe {
             sheaf
                 .byte_add(SHEAF_HEADER_BYTES)
@@ -86,13 +112,22 @@ fn each_in_slot<P: Platform>(
     }
 }
 
-/// Slots of the memory a sheaf lies in, if it does lie in a slab of sheaves.
-fn sheaf_room<P: Platform>(slabs: &Slabs<P>, sheaf: NonNull<SheafHeader>) -> Option<u32> {
-    let pfn = slabs.pages().pfn_of(sheaf.as_ptr().cast())?;
+/// Where the sheaf with this entry starts and how many slots its memory has, if the entry does
+/// lie in a slab of sheaves. A sheaf starts at a multiple of its memory.
+fn sheaf_around<P: Platform>(
+    slabs: &Slabs<P>,
+    entry: NonNull<*mut u8>,
+) -> Option<(NonNull<u8>, usize)> {
+    let pfn = slabs.pages().pfn_of(entry.as_ptr().cast())?;
     let cache = slabs.cache_of_page(pfn)?;
     let bytes = cache.geometry().size();
-    (cache.id().index() <= SHEAF_CACHES && bytes <= SHEAF_BYTES_MAX)
-        .then(|| ((bytes - SHEAF_HEADER_BYTES) / size_of::<usize>()) as u32)
+    if cache.id().index() > SHEAF_CACHES || bytes > SHEAF_BYTES_MAX {
+        return None;
+    }
+    let into = entry.addr().get() & (bytes - 1);
+    // SAFETY: objects of these caches lie at multiples of their size, which is a power of two.
+    let sheaf = unsafe { entry.cast::<u8>().byte_sub(into) };
+    Some((sheaf, (bytes - SHEAF_FRAME_BYTES) / size_of::<usize>()))
 }
 
 /// Resident bytes of an object of `cache` at an address that may be stale.
@@ -156,6 +191,14 @@ pub(super) fn huge<P: Platform>(
         ledger.add(Line::HugeRounding, (resident - asked) as u64);
         ledger.untouched += (block.bytes - resident.min(block.bytes)) as u64;
     });
+    heap.each_kept(|block| {
+        if let Some(start) = NonNull::new(block.address as *mut u8) {
+            let resident = residency.count(start, page_size.pages_for(block.bytes));
+            let resident = PageCount(resident).bytes(page_size) as u64;
+            ledger.add(Line::FreePages, resident);
+            ledger.released += block.bytes as u64 - resident;
+        }
+    });
     if let Some((start, bytes)) = heap.huge_table_memory() {
         let pages = page_size.pages_for(bytes);
         let resident = PageCount(residency.count(start, pages)).bytes(page_size);
@@ -184,4 +227,5 @@ pub fn each_owned_part<P: Platform>(
         part(table.addr().get(), table.addr().get() + bytes);
     }
     heap.each_huge(|block| part(block.address, block.address + block.bytes));
+    heap.each_kept(|block| part(block.address, block.address + block.bytes));
 }

@@ -11,12 +11,14 @@
 //! read, so a busy heap gives figures that are off by what moved meanwhile, never a fault. It
 //! allocates nothing but address space of its own, which it gives back.
 
+mod in_use;
 mod ledger;
 mod loose;
 mod residency;
 mod survey;
 mod walk;
 
+pub use in_use::bytes_in_use;
 pub use ledger::{LINES, Ledger, Line};
 pub use loose::each_owned_part;
 pub use residency::{Everything, Residency};

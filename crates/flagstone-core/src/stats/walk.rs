@@ -11,7 +11,7 @@
 use super::ledger::{Ledger, Line};
 use super::residency::PageBits;
 use super::survey::CacheSurvey;
-use crate::base::{PageCount, Pfn};
+use crate::base::{CacheId, PageCount, Pfn};
 use crate::page::{Descriptor, PageKind, flag};
 use crate::platform::{MAX_CACHES, Platform};
 use crate::slab::{Slab, Slabs};
@@ -24,13 +24,23 @@ pub(super) fn pages<P: Platform>(
     caches: &mut [CacheSurvey; MAX_CACHES],
     ledger: &mut Ledger,
 ) {
+    heads(slabs, |at, head, length| {
+        place(slabs, bits, caches, ledger, at, head, length);
+    });
+}
+
+/// Visits the head of every block below the frontiers, with the block's length.
+pub(super) fn heads<P: Platform>(
+    slabs: &Slabs<P>,
+    mut visit: impl FnMut(Pfn, &Descriptor, PageCount),
+) {
     for (start, end) in slabs.pages().used_spans() {
         let mut at = start;
         while at < end {
             let head = slabs.pages().descriptor(at);
             let left = (end.0 - at.0) as usize;
             let length = PageCount(length_of(head).clamp(1, left));
-            place(slabs, bits, caches, ledger, at, head, length);
+            visit(at, head, length);
             at = at.plus(length);
         }
     }
@@ -75,23 +85,29 @@ fn place<P: Platform>(
             ledger.untouched += whole - resident;
         }
         PageKind::Slab => {
-            let id = head.cache.load(Relaxed);
-            let Some(cache) = slabs.live_cache(crate::base::CacheId(id)) else {
+            let Some(slab) = slab_at(slabs, pfn, head, length) else {
                 return ledger.add(Line::Unplaced, resident);
             };
-            if cache.geometry().pages() != length {
-                return ledger.add(Line::Unplaced, resident);
-            }
-            // SAFETY: the head said it heads a slab of this cache. Should it stop being one now,
-            // what is read are atomics of descriptors that stay where they are.
-            let slab = unsafe { Slab::at(slabs, cache, pfn) };
-            count_slab(&slab, bits, &mut caches[usize::from(id)]);
+            count_slab(&slab, bits, &mut caches[slab.cache.id().index()]);
             ledger.untouched += whole - resident;
         }
         PageKind::Parked | PageKind::Unused | PageKind::Tail => {
             ledger.add(Line::Unplaced, resident);
         }
     }
+}
+
+/// The slab that `head` heads; `None` if it changes under the walk.
+pub(super) fn slab_at<'a, P: Platform>(
+    slabs: &'a Slabs<P>,
+    pfn: Pfn,
+    head: &Descriptor,
+    length: PageCount,
+) -> Option<Slab<'a, P>> {
+    let cache = slabs.live_cache(CacheId(head.cache.load(Relaxed)))?;
+    // SAFETY: the head said it heads a slab of this cache. Should it stop being one now, what is
+    // read are atomics of descriptors that stay where they are.
+    (cache.geometry().pages() == length).then(|| unsafe { Slab::at(slabs, cache, pfn) })
 }
 
 /// Counts one slab's objects and divides its resident bytes among them.

@@ -327,8 +327,14 @@ fn sheaves_of<P: Platform>(slabs: &Slabs<P>, cache: &Cache) -> Result<Sheaves, B
             if word.is_absent() {
                 continue;
             }
-            let sheaf = slabs.area().sheaf(word);
-            // SAFETY: nothing is under way (module documentation), so the slot's sheaf is live.
+            // SAFETY: nothing is under way (module documentation), so the slot's sheaf is live and
+            // nobody else looks; `count_sheaf` gives it up again.
+            let sheaf = unsafe { slabs.sheaf_of_word(word) };
+            holds(cache, Pfn::NONE, "slot.one-home", sheaf.is_some())?;
+            let Some(sheaf) = sheaf.map(crate::slab::OwnSheaf::into_raw) else {
+                continue;
+            };
+            // SAFETY: as above.
             let objects = unsafe { count_sheaf(slabs, cache, sheaf)? };
             found.sheaves += 1;
             found.objects += objects;
@@ -338,7 +344,7 @@ fn sheaves_of<P: Platform>(slabs: &Slabs<P>, cache: &Cache) -> Result<Sheaves, B
     for node in (0..slabs.node_count()).map(NodeId) {
         let barn = &slabs.node(cache.id(), node).barn;
         let mut broken = None;
-        let (mut full, mut empty) = (0, 0);
+        let (mut full, mut empty, mut stored) = (0, 0, 0);
         barn.each::<P>(&mut |sheaf, is_full| {
             if is_full {
                 full += 1;
@@ -347,7 +353,10 @@ fn sheaves_of<P: Platform>(slabs: &Slabs<P>, cache: &Cache) -> Result<Sheaves, B
             }
             // SAFETY: the barn holds the sheaf, under its lock.
             match unsafe { count_sheaf(slabs, cache, sheaf) } {
-                Ok(objects) => found.objects += objects,
+                Ok(objects) => {
+                    found.objects += objects;
+                    stored += if is_full { objects } else { 0 };
+                }
                 Err(what) => broken = Some(what),
             }
         });
@@ -368,6 +377,13 @@ fn sheaves_of<P: Platform>(slabs: &Slabs<P>, cache: &Cache) -> Result<Sheaves, B
             u64::from(barn.empty()),
             empty,
         )?;
+        same(
+            cache,
+            Pfn::NONE,
+            "barn.counted",
+            u64::from(barn.stored()),
+            stored,
+        )?;
         found.sheaves += full + empty;
     }
     Ok(found)
@@ -386,6 +402,7 @@ unsafe fn count_sheaf<P: Platform>(
     let sheaf = unsafe { crate::slab::OwnSheaf::from_raw(sheaf) };
     let bounded = sheaf.len() <= sheaf.capacity();
     holds(cache, Pfn::NONE, "slot.len-bounded", bounded)?;
+    holds(cache, Pfn::NONE, "slot.fenced", sheaf.is_fenced())?;
     for index in 0..sheaf.len() {
         let home = sheaf
             .get(index)

@@ -10,6 +10,9 @@
 //! interrupted by a signal before that store. So nothing on one index ever runs half-way beside
 //! another, without a lock and without a locked instruction.
 //!
+//! A step commits by storing the slot's word, so another CPU's `seize`, which stores there too,
+//! must first keep `exchange` away ([`close`]); slots.rs says how it then comes by the sheaf.
+//!
 //! The index is `mm_cid` where the kernel keeps it (Linux 6.3: dense, bounded by threads and by
 //! allowed CPUs), otherwise `cpu_id`. We never register an area of our own: a thread has one, and
 //! it is the C library's.
@@ -29,7 +32,7 @@ mod unsupported;
 #[cfg(not(target_arch = "x86_64"))]
 pub use unsupported::{exchange_below, index, node, pop, push, registered};
 
-use core::sync::atomic::{AtomicIsize, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use flagstone_core::platform::{CpuArea, SheafWord, Slot};
 
 /// `AT_RSEQ_FEATURE_SIZE`: how many bytes of the area this kernel keeps up to date.
@@ -42,23 +45,36 @@ const RSEQ_CS: isize = 8;
 const NODE_ID: isize = 20;
 const MM_CID: isize = 24;
 
-/// Distance from the thread pointer to `rseq_cs`; zero while sequences may not be used. (Zero is
-/// the thread control block itself, so no area lies there.)
-static CS_OFFSET: AtomicIsize = AtomicIsize::new(0);
-/// Distance from the thread pointer to the index: `mm_cid` or `cpu_id`.
-static INDEX_OFFSET: AtomicIsize = AtomicIsize::new(0);
+/// Distances from the thread pointer, 32 bits each: to `rseq_cs` (low half), and to the index,
+/// `mm_cid` or `cpu_id` (high half). Zero while sequences may not be used. Why in one word: the
+/// fast paths load it once.
+pub static OFFSETS: AtomicI64 = AtomicI64::new(0);
 /// Indexes that exist: `exchange` installs no sheaf at or above it.
 static INDEX_COUNT: AtomicU32 = AtomicU32::new(0);
+/// The index, plus one, on which `exchange` does nothing now; zero for none.
+static CLOSED: AtomicU32 = AtomicU32::new(0);
+
+/// Distance from the thread pointer to `rseq_cs`.
+#[inline(always)]
+fn cs_offset() -> isize {
+    OFFSETS.load(Ordering::Relaxed) as i32 as isize
+}
+
+/// Distance from the thread pointer to the index.
+#[inline(always)]
+fn index_offset() -> isize {
+    (OFFSETS.load(Ordering::Relaxed) >> 32) as isize
+}
 
 /// Whether sequences may be used.
 #[inline(always)]
 pub fn ready() -> bool {
-    CS_OFFSET.load(Ordering::Relaxed) != 0
+    OFFSETS.load(Ordering::Relaxed) != 0
 }
 
 /// Whether the index is the dense `mm_cid`.
 pub fn index_is_mm_cid() -> bool {
-    INDEX_OFFSET.load(Ordering::Relaxed) - CS_OFFSET.load(Ordering::Relaxed) == MM_CID - RSEQ_CS
+    index_offset() - cs_offset() == MM_CID - RSEQ_CS
 }
 
 /// Starts using sequences over `count` indexes, if the C library registered an area. Called once,
@@ -74,13 +90,30 @@ pub fn start(count: u32) {
     } else {
         CPU_ID
     };
+    // Thread-local areas lie near the thread pointer; one that does not is not used.
+    let (Ok(cs), Ok(index)) = (i32::try_from(area + RSEQ_CS), i32::try_from(area + index)) else {
+        return;
+    };
     INDEX_COUNT.store(count, Ordering::Relaxed);
-    INDEX_OFFSET.store(area + index, Ordering::Relaxed);
-    CS_OFFSET.store(area + RSEQ_CS, Ordering::Release);
+    let offsets = i64::from(index) << 32 | i64::from(cs.cast_unsigned());
+    OFFSETS.store(offsets, Ordering::Release);
+}
+
+/// Keeps `exchange` away from an index until [`open`]; `false` if another is kept away already.
+/// An `exchange` under way is done after the next fence.
+pub fn close(index: u32) -> bool {
+    CLOSED
+        .compare_exchange(0, index + 1, Ordering::AcqRel, Ordering::Relaxed)
+        .is_ok()
+}
+
+/// Ends [`close`]; in the child of a fork, that of a thread which is no more.
+pub fn open() {
+    CLOSED.store(0, Ordering::Release);
 }
 
 /// `Platform::exchange` as a restartable sequence; gives `new` back for an index that has no
-/// slots.
+/// slots or is closed.
 ///
 /// # Safety
 /// 1. As for `Platform::exchange`.

@@ -11,35 +11,37 @@
 //!   4  abort       → 5, again
 //! ```
 //!
-//! Cost, apart from the caller: pop 15 instructions and push 17 with their arming; no call, no
-//! lock prefix.
+//! The text of each step is written once, as a macro over register names: this file uses it as
+//! inline assembly, and whoever writes a whole function in assembly takes it as it is
+//! ([`rseq_sequence`](crate::rseq_sequence), [`rseq_pop`](crate::rseq_pop),
+//! [`rseq_push`](crate::rseq_push)).
 //!
-//! Why `exchange` commits by `xchg`, which is atomic against all CPUs: `seize` swaps the same
-//! word from another CPU. Two swaps hand every sheaf to exactly one of the two, so no stop flag is
-//! needed; plain load and store would let both believe they own it. It runs once per sheaf,
-//! where its twenty cycles do not show.
+//! Cost, apart from the caller: pop 12 instructions and push 14 with their arming, of which four
+//! and five read memory; no call, no lock prefix.
 //!
 //! Why the index is not checked in `pop` and `push`: only `exchange` installs sheaves, and it
 //! checks. An index of -1 (a thread not registered yet) lands on the area's zero page, and every
 //! index the kernel can give lies inside the area (`CpuArea::bytes_for` rounds up to the kernel's
 //! mask size, `cpus::slot_count`), where untouched memory is the absent sheaf.
 
-use super::{CS_OFFSET, INDEX_OFFSET};
+use super::{CLOSED, cs_offset, index_offset};
 use core::arch::asm;
 use core::ptr::NonNull;
-use core::sync::atomic::Ordering;
-use flagstone_core::platform::{CPU_STRIDE, CpuArea, SHEAF_HEADER_BYTES, SheafWord, Slot};
+use flagstone_core::platform::{CPU_STRIDE, CpuArea, SheafWord, Slot, WORD_BIAS};
 
 const _: () = assert!(CPU_STRIDE == 1 << 12, "the sequences shift by 12");
-const _: () = assert!(SHEAF_HEADER_BYTES == 16, "the sequences know this layout");
+const _: () = assert!(WORD_BIAS == 16, "the sequences add it");
 
 core::arch::global_asm!(".weak __rseq_offset", ".weak __rseq_size");
 
-/// The descriptor (label 6) and the way back after an abort (label 4), out of line. The four
-/// bytes before label 4 are the signature the kernel checks; the three before them make the
-/// whole an undefined instruction for a disassembler.
-macro_rules! sequence {
-    ($($out_of_line:literal,)* ; $($body:literal),* $(,)?) => {
+/// A sequence: its descriptor (label 6) and the way back after an abort (label 4) out of line,
+/// then arming (`$t` is a register to spoil, `$cs` one with the distance to `rseq_cs`), then the
+/// body, which may leave by a jump anywhere. The four bytes before label 4 are the signature the
+/// kernel checks; the three before them make the whole an undefined instruction for a
+/// disassembler.
+#[macro_export]
+macro_rules! rseq_sequence {
+    ($t:literal, $cs:literal; $($body:expr),* $(,)?) => {
         concat!(
             ".pushsection __rseq_cs, \"aw\", @progbits\n",
             ".balign 32\n",
@@ -50,13 +52,137 @@ macro_rules! sequence {
             ".byte 0x0f, 0xb9, 0x3d\n",
             ".long 0x53053053\n",
             "4: jmp 5f\n",
-            $($out_of_line, "\n",)*
             ".popsection\n",
-            "5: lea {t}, [rip + 6b]\n",
-            "mov qword ptr fs:[{cs}], {t}\n",
+            "5: lea ", $t, ", [rip + 6b]\n",
+            "mov qword ptr fs:[", $cs, "], ", $t, "\n",
             "2:\n",
             $($body, "\n",)*
             "3:\n",
+        )
+    };
+}
+
+/// `pop` between start and commit: the index's block, the slot's word, the entry below it. Zero
+/// in `$object` goes to `$empty`. `$cpu` and `$word` are spoiled, all else must last: after an abort
+/// the sequence starts with what the registers hold then.
+#[macro_export]
+macro_rules! rseq_pop {
+    ($index:literal, $base:literal, $slot:literal, $cpu:literal, $word:literal, $object:literal, $empty:literal, $window:literal) => {
+        concat!(
+            "movsxd ",
+            $cpu,
+            ", dword ptr fs:[",
+            $index,
+            "]\n",
+            "shl ",
+            $cpu,
+            ", 12\n",
+            "add ",
+            $cpu,
+            ", ",
+            $base,
+            "\n",
+            "mov ",
+            $word,
+            ", qword ptr [",
+            $cpu,
+            " + ",
+            $slot,
+            " * 8 + 4096]\n",
+            "mov ",
+            $object,
+            ", qword ptr [",
+            $base,
+            " + ",
+            $word,
+            " + 8]\n",
+            $window,
+            "\n",
+            "test ",
+            $object,
+            ", ",
+            $object,
+            "\n",
+            "jz ",
+            $empty,
+            "\n",
+            "add ",
+            $word,
+            ", -8\n",
+            "mov qword ptr [",
+            $cpu,
+            " + ",
+            $slot,
+            " * 8 + 4096], ",
+            $word,
+            "\n",
+        )
+    };
+}
+
+/// `push` between start and commit. A full sheaf, and `$object` on top of it, go to `$refused`.
+/// `$cpu` and `$word` are spoiled, all else must last (see [`rseq_pop`](crate::rseq_pop)).
+#[macro_export]
+macro_rules! rseq_push {
+    ($index:literal, $base:literal, $slot:literal, $cpu:literal, $word:literal, $object:literal, $refused:literal, $window:literal) => {
+        concat!(
+            "movsxd ",
+            $cpu,
+            ", dword ptr fs:[",
+            $index,
+            "]\n",
+            "shl ",
+            $cpu,
+            ", 12\n",
+            "add ",
+            $cpu,
+            ", ",
+            $base,
+            "\n",
+            "mov ",
+            $word,
+            ", qword ptr [",
+            $cpu,
+            " + ",
+            $slot,
+            " * 8 + 4096]\n",
+            $window,
+            "\n",
+            "cmp qword ptr [",
+            $base,
+            " + ",
+            $word,
+            " + 16], 0\n",
+            "je ",
+            $refused,
+            "\n",
+            "cmp qword ptr [",
+            $base,
+            " + ",
+            $word,
+            " + 8], ",
+            $object,
+            "\n",
+            "je ",
+            $refused,
+            "\n",
+            "mov qword ptr [",
+            $base,
+            " + ",
+            $word,
+            " + 16], ",
+            $object,
+            "\n",
+            "add ",
+            $word,
+            ", 8\n",
+            "mov qword ptr [",
+            $cpu,
+            " + ",
+            $slot,
+            " * 8 + 4096], ",
+            $word,
+            "\n",
         )
     };
 }
@@ -106,12 +232,12 @@ unsafe fn word_at(offset: isize) -> u32 {
 #[inline]
 pub fn index() -> u32 {
     // SAFETY: ready means that the area exists in every thread.
-    unsafe { word_at(INDEX_OFFSET.load(Ordering::Relaxed)) }
+    unsafe { word_at(index_offset()) }
 }
 
 /// The caller's memory node at this moment; only when sequences are ready.
 pub fn node() -> u32 {
-    let area = CS_OFFSET.load(Ordering::Relaxed) - super::RSEQ_CS;
+    let area = cs_offset() - super::RSEQ_CS;
     // SAFETY: as for `index`; the field is zero on kernels that do not keep it.
     unsafe { word_at(area + super::NODE_ID) }
 }
@@ -127,33 +253,20 @@ macro_rules! steps {
         #[inline(always)]
         pub unsafe fn $pop(area: CpuArea, slot: Slot) -> Option<NonNull<u8>> {
             let object: *mut u8;
-            // SAFETY: obligations 1 and 2. Inside the sequence the word names a sheaf that belongs to
-            // this index (`slot.one-home`), and `slot.len-bounded` keeps the load inside it.
+            // SAFETY: obligations 1 and 2. Inside the sequence the word names an entry of a sheaf that
+            // belongs to this index (`slot.one-home`), and below that is an entry or the floor.
             unsafe {
                 asm!(
-                    sequence!(
-                        "7: xor {object:e}, {object:e}",
-                        "jmp 3f",
-                        ;
-                        "movsxd {t}, dword ptr fs:[{index}]",
-                        "shl {t}, 12",
-                        "add {t}, {base}",
-                        "mov {t}, qword ptr [{t} + {slot} * 8 + 4096]",
-                        "add {t}, {base}",
-                        "mov {len:e}, dword ptr [{t}]",
-                        $window,
-                        "sub {len:e}, 1",
-                        "jb 7b",
-                        "mov {object}, qword ptr [{t} + {len} * 8 + 16]",
-                        "mov dword ptr [{t}], {len:e}",
-                    ),
+                    rseq_sequence!("{t}", "{cs}"; rseq_pop!(
+                        "{index}", "{base}", "{slot}", "{t}", "{word}", "{object}", "3f", $window
+                    )),
                     t = out(reg) _,
-                    len = out(reg) _,
+                    word = out(reg) _,
                     object = out(reg) object,
                     base = in(reg) area.base().as_ptr(),
                     slot = in(reg) slot.index(),
-                    cs = in(reg) CS_OFFSET.load(Ordering::Relaxed),
-                    index = in(reg) INDEX_OFFSET.load(Ordering::Relaxed),
+                    cs = in(reg) cs_offset(),
+                    index = in(reg) index_offset(),
                     options(nostack),
                 );
             }
@@ -167,34 +280,22 @@ macro_rules! steps {
         /// 2. Sequences are ready.
         #[inline(always)]
         pub unsafe fn $push(area: CpuArea, slot: Slot, object: NonNull<u8>) -> bool {
-            // SAFETY: as for `pop`; `len < capacity` keeps the store inside the sheaf. What is stored
-            // above `len` by an attempt that is then aborted belongs to nobody.
+            // SAFETY: as for `pop`; an entry that is not zero is no ceiling, so the store stays inside
+            // the sheaf. What an attempt that is then aborted stored lies above the word and
+            // belongs to nobody.
             unsafe {
                 asm!(
-                    sequence!(
-                        ;
-                        "movsxd {t}, dword ptr fs:[{index}]",
-                        "shl {t}, 12",
-                        "add {t}, {base}",
-                        "mov {t}, qword ptr [{t} + {slot} * 8 + 4096]",
-                        "add {t}, {base}",
-                        "mov {len:e}, dword ptr [{t}]",
-                        $window,
-                        "cmp {len:e}, dword ptr [{t} + 4]",
-                        "jae {refused}",
-                        "cmp qword ptr [{t} + {len} * 8 + 8], {object}",
-                        "je {refused}",
-                        "mov qword ptr [{t} + {len} * 8 + 16], {object}",
-                        "add {len:e}, 1",
-                        "mov dword ptr [{t}], {len:e}",
-                    ),
+                    rseq_sequence!("{t}", "{cs}"; rseq_push!(
+                        "{index}", "{base}", "{slot}", "{t}", "{word}", "{object}", "{refused}",
+                        $window
+                    )),
                     t = out(reg) _,
-                    len = out(reg) _,
+                    word = out(reg) _,
                     object = in(reg) object.as_ptr(),
                     base = in(reg) area.base().as_ptr(),
                     slot = in(reg) slot.index(),
-                    cs = in(reg) CS_OFFSET.load(Ordering::Relaxed),
-                    index = in(reg) INDEX_OFFSET.load(Ordering::Relaxed),
+                    cs = in(reg) cs_offset(),
+                    index = in(reg) index_offset(),
                     refused = label { return false },
                     options(nostack),
                 );
@@ -203,7 +304,10 @@ macro_rules! steps {
         }
 
         /// `Platform::exchange` as a restartable sequence; gives `new` back for an index at or above
-        /// `count`.
+        /// `count`, and for the one that is closed.
+        ///
+        /// Why it commits by `xchg`, which is atomic against all CPUs: the sheaf's new holder sees
+        /// all that was written before, on whatever CPU. It runs once per sheaf.
         ///
         /// # Safety
         /// 1. As for `Platform::exchange`.
@@ -215,23 +319,26 @@ macro_rules! steps {
             // SAFETY: obligations 1 to 3: the index is below the count, so the word is in the area.
             unsafe {
                 asm!(
-                    sequence!(
-                        ;
+                    rseq_sequence!("{t}", "{cs}";
                         "mov {t:e}, dword ptr fs:[{index}]",
                         "cmp {t:e}, {count:e}",
                         "jae 3f",
+                        "add {t:e}, 1",
+                        "cmp {t:e}, dword ptr [{closed}]",
+                        "je 3f",
                         "shl {t}, 12",
                         "add {t}, {base}",
                         $window,
-                        "xchg qword ptr [{t} + {slot} * 8 + 4096], {word}",
+                        "xchg qword ptr [{t} + {slot} * 8], {word}",
                     ),
                     t = out(reg) _,
                     word = inout(reg) word,
                     base = in(reg) area.base().as_ptr(),
                     slot = in(reg) slot.index(),
                     count = in(reg) count,
-                    cs = in(reg) CS_OFFSET.load(Ordering::Relaxed),
-                    index = in(reg) INDEX_OFFSET.load(Ordering::Relaxed),
+                    closed = in(reg) CLOSED.as_ptr(),
+                    cs = in(reg) cs_offset(),
+                    index = in(reg) index_offset(),
                     options(nostack),
                 );
             }

@@ -1,5 +1,7 @@
 //! The C++ allocation operators: plain, array, nothrow, aligned, sized, and their combinations.
 //!
+//! The four plainest, which programs call most, are in `hot`; all others are here.
+//!
 //! The mangled names are those of the Itanium ABI where `size_t` is `unsigned long`. Where memory
 //! is exhausted, `new` asks the program's new-handler again and again, as [new.delete.single]
 //! wants, and then throws `std::bad_alloc` through the C++ library of the program, found at run
@@ -37,6 +39,11 @@ fn new(align: Align, size: usize) -> *mut c_void {
     }
 }
 
+/// `operator new` without an alignment.
+pub fn new_plain(size: usize) -> *mut c_void {
+    new(MIN_ALIGN, size)
+}
+
 #[inline(always)]
 fn new_nothrow(align: Align, size: usize) -> *mut c_void {
     match fast(align, size) {
@@ -66,8 +73,6 @@ macro_rules! news {
 }
 
 news! {
-    _Znwm() = new(MIN_ALIGN);
-    _Znam() = new(MIN_ALIGN);
     _ZnwmRKSt9nothrow_t(_tag: NoThrow) = new_nothrow(MIN_ALIGN);
     _ZnamRKSt9nothrow_t(_tag: NoThrow) = new_nothrow(MIN_ALIGN);
     _ZnwmSt11align_val_t(align: Align) = new(align);
@@ -92,10 +97,6 @@ macro_rules! deletes {
 }
 
 deletes! {
-    _ZdlPv();
-    _ZdaPv();
-    _ZdlPvm(_size: usize);
-    _ZdaPvm(_size: usize);
     _ZdlPvRKSt9nothrow_t(_tag: NoThrow);
     _ZdaPvRKSt9nothrow_t(_tag: NoThrow);
     _ZdlPvSt11align_val_t(_align: Align);

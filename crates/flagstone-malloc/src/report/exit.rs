@@ -3,7 +3,7 @@
 //! ```text
 //!   exit         __cxa_atexit without a library: after the handlers and destructors of all
 //!                libraries that are registered later, the C library's own streams excepted
-//!   quick_exit   at_quick_exit
+//!   quick_exit   at_quick_exit, or what it is made of in glibc
 //!   _exit, _Exit the symbols themselves
 //! ```
 //!
@@ -18,6 +18,18 @@ unsafe extern "C" {
         argument: *mut c_void,
         library: *mut c_void,
     ) -> c_int;
+}
+
+#[cfg(target_env = "gnu")]
+unsafe extern "C" {
+    fn __cxa_at_quick_exit(
+        handler: unsafe extern "C" fn(*mut c_void),
+        library: *mut c_void,
+    ) -> c_int;
+}
+
+#[cfg(not(target_env = "gnu"))]
+unsafe extern "C" {
     fn at_quick_exit(handler: extern "C" fn()) -> c_int;
 }
 
@@ -25,6 +37,7 @@ unsafe extern "C" fn at_exit(_argument: *mut c_void) {
     super::finish();
 }
 
+#[cfg(not(target_env = "gnu"))]
 extern "C" fn at_quick() {
     super::finish();
 }
@@ -34,6 +47,9 @@ pub fn register() {
     // SAFETY: the handlers live as long as the program: the library is never unloaded.
     unsafe {
         __cxa_atexit(at_exit, ptr::null_mut(), ptr::null_mut());
+        #[cfg(target_env = "gnu")]
+        __cxa_at_quick_exit(at_exit, ptr::null_mut());
+        #[cfg(not(target_env = "gnu"))]
         at_quick_exit(at_quick);
     }
 }

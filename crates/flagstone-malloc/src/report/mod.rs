@@ -19,7 +19,7 @@ mod exit;
 mod json;
 mod room;
 
-use core::ffi::CStr;
+use crate::env;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering::Relaxed};
 use document::{Moment, Sample};
@@ -45,9 +45,6 @@ const TRIES: u32 = 6;
 /// A sample closes if its sum is off by less than this part of the resident size.
 const CLOSES_WITHIN: u64 = 100;
 
-/// The variable that names the directory.
-const VARIABLE: &CStr = c"FLAGSTONE_RUN_REPORT";
-
 static HEAP: AtomicPtr<Heap<Linux>> = AtomicPtr::new(core::ptr::null_mut());
 /// The process that reports. Another number means a child that shares our memory: it keeps out.
 static PROCESS: AtomicI32 = AtomicI32::new(0);
@@ -57,17 +54,10 @@ static DUE: AtomicU64 = AtomicU64::new(0);
 /// Begins to report on the process's heap if the environment names a directory for documents. Called once,
 /// by a constructor.
 pub fn begin() {
-    // SAFETY: reads the auxiliary vector.
-    if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
-        return;
-    }
-    // SAFETY: a zero-terminated name; constructors run before anybody changes the environment.
-    let value = unsafe { libc::getenv(VARIABLE.as_ptr()) };
-    if !value.is_null()
+    if let Some(directory) = env::directory()
         && let Some(heap) = crate::init::heap()
     {
-        // SAFETY: the environment's strings end in a zero byte; it is copied now.
-        start(heap, unsafe { CStr::from_ptr(value) }.to_bytes());
+        start(heap, directory);
     }
 }
 

@@ -42,6 +42,8 @@ pub struct Params {
     pub placement: Option<Placement>,
     /// Times a finite workload is run one after the other on one allocator (once).
     pub rounds: Option<u32>,
+    /// Nanoseconds of putting into a mailbox and of taking out, where they were measured.
+    pub mail_ns: Option<[f64; 2]>,
 }
 
 /// What a workload's programs are made from.
@@ -99,6 +101,9 @@ pub struct Workload {
     pub tasks: Tasks,
     /// Where its tasks sit if the user does not say: as the published harness puts them.
     pub placement: Placement,
+    /// Made of processes: nearly all memory is whole pages, and all goes back when they end, so that
+    /// what pagesets keep then is of interest.
+    pub processes: bool,
     /// Makes its programs.
     pub make: for<'a> fn(&'a Env<'a>) -> Vec<(u32, Program<'a>)>,
 }
@@ -115,6 +120,7 @@ pub const WORKLOADS: &[Workload] = &[
         kind: Kind::Steady,
         tasks: ANY,
         placement: Placement::Compact,
+        processes: false,
         make: mmap1::make,
     },
     Workload {
@@ -124,6 +130,7 @@ pub const WORKLOADS: &[Workload] = &[
         kind: Kind::Steady,
         tasks: PAIRS,
         placement: Placement::Spread,
+        processes: false,
         make: hackbench::make,
     },
     Workload {
@@ -133,6 +140,7 @@ pub const WORKLOADS: &[Workload] = &[
         kind: Kind::Finite,
         tasks: ANY,
         placement: Placement::Spread,
+        processes: false,
         make: one_alloc_n_free::make,
     },
     Workload {
@@ -142,6 +150,7 @@ pub const WORKLOADS: &[Workload] = &[
         kind: Kind::Steady,
         tasks: ANY,
         placement: Placement::Spread,
+        processes: true,
         make: kbuild::make,
     },
     Workload {
@@ -151,6 +160,7 @@ pub const WORKLOADS: &[Workload] = &[
         kind: Kind::Steady,
         tasks: PAIRS,
         placement: Placement::Spread,
+        processes: false,
         make: sctp::make,
     },
     Workload {
@@ -160,6 +170,7 @@ pub const WORKLOADS: &[Workload] = &[
         kind: Kind::Steady,
         tasks: PAIRS,
         placement: Placement::Spread,
+        processes: false,
         make: af_unix::make,
     },
     Workload {
@@ -169,6 +180,7 @@ pub const WORKLOADS: &[Workload] = &[
         kind: Kind::Steady,
         tasks: PAIRS,
         placement: Placement::Spread,
+        processes: false,
         make: netio::make,
     },
     Workload {
@@ -178,6 +190,7 @@ pub const WORKLOADS: &[Workload] = &[
         kind: Kind::Steady,
         tasks: ANY,
         placement: Placement::Spread,
+        processes: false,
         make: larson::make,
     },
     Workload {
@@ -187,6 +200,7 @@ pub const WORKLOADS: &[Workload] = &[
         kind: Kind::Steady,
         tasks: ANY,
         placement: Placement::Spread,
+        processes: false,
         make: random_mix::make,
     },
     Workload {
@@ -196,6 +210,7 @@ pub const WORKLOADS: &[Workload] = &[
         kind: Kind::Steady,
         tasks: PAIRS,
         placement: Placement::Spread,
+        processes: false,
         make: replay::mmap1,
     },
     Workload {
@@ -205,6 +220,7 @@ pub const WORKLOADS: &[Workload] = &[
         kind: Kind::Steady,
         tasks: PAIRS,
         placement: Placement::Spread,
+        processes: false,
         make: replay::hackbench_socket,
     },
     Workload {
@@ -214,6 +230,7 @@ pub const WORKLOADS: &[Workload] = &[
         kind: Kind::Steady,
         tasks: PAIRS,
         placement: Placement::Spread,
+        processes: false,
         make: replay::hackbench_pipe,
     },
     Workload {
@@ -223,6 +240,7 @@ pub const WORKLOADS: &[Workload] = &[
         kind: Kind::Steady,
         tasks: PAIRS,
         placement: Placement::Spread,
+        processes: false,
         make: replay::fio_net,
     },
 ];

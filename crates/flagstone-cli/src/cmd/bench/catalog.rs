@@ -4,10 +4,10 @@ use super::child::fixed::{self, FreeOrder};
 use super::child::{Damage, Job, Sample, footprint, growth, larson, remote, spawn};
 
 /// How a workload is run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// By this program itself, in a child with the allocator preloaded.
-    Inner(Inner),
+    /// By this program itself, in a child with the allocator preloaded: [`Inner::named`].
+    Inner,
     /// `/bin/true`, many times.
     Start,
     /// The Python program `python.py` with `PYTHONMALLOC=malloc`.
@@ -40,6 +40,37 @@ pub enum Inner {
 }
 
 impl Inner {
+    /// The workload of this full name, without making the whole list: what a measured process
+    /// touches is resident in every row.
+    pub fn named(name: &str) -> Option<Self> {
+        let number = |text: &str| text.parse::<usize>().ok();
+        Some(match name {
+            "mixed" => Self::Mixed,
+            "larson" => Self::Larson,
+            "threads" => Self::Threads,
+            "realloc" => Self::Realloc,
+            "calloc" => Self::Calloc,
+            "giveback" => Self::Giveback,
+            "scatter" => Self::Scatter,
+            _ => {
+                let (kind, rest) = name.split_once('-')?;
+                match kind {
+                    "pair" => Self::Pair(number(rest)?),
+                    "batch" => {
+                        let (order, size) = rest.split_once('-')?;
+                        let (_, order) = ORDERS.into_iter().find(|known| known.0 == order)?;
+                        Self::Batch(order, number(size)?)
+                    }
+                    "one" => {
+                        let freeing = rest.strip_prefix("alloc-")?.strip_suffix("-free")?;
+                        Self::OneAlloc(number(freeing)?)
+                    }
+                    _ => return None,
+                }
+            }
+        })
+    }
+
     /// Does the work in this process.
     pub fn run(self, job: Job) -> Result<Sample, Damage> {
         match self {
@@ -74,14 +105,14 @@ pub struct Workload {
     pub kind: Kind,
 }
 
-fn inner(name: &str, what: String, unit: &'static str, inner: Inner) -> Workload {
+fn inner(name: &str, what: String, unit: &'static str) -> Workload {
     Workload {
         name: name.into(),
         what,
         unit,
         threads: 1,
         scales: false,
-        kind: Kind::Inner(inner),
+        kind: Kind::Inner,
     }
 }
 
@@ -105,7 +136,7 @@ pub fn all() -> Vec<Workload> {
         let what = format!("malloc and free of {size} B, one after the other");
         list.push(Workload {
             scales: true,
-            ..inner(&format!("pair-{size}"), what, "ns/op", Inner::Pair(size))
+            ..inner(&format!("pair-{size}"), what, "ns/op")
         });
     }
     for (name, order) in ORDERS {
@@ -117,7 +148,7 @@ pub fn all() -> Vec<Workload> {
             };
             let what = format!("1000 objects of {size} B allocated, then freed {how}");
             let name = format!("batch-{name}-{size}");
-            let one = inner(&name, what, "ns/op", Inner::Batch(order, size));
+            let one = inner(&name, what, "ns/op");
             list.push(Workload {
                 scales: true,
                 ..one
@@ -127,14 +158,14 @@ pub fn all() -> Vec<Workload> {
     let what = "a random one of 1000 live objects of 16..4096 B replaced by another";
     list.push(Workload {
         scales: true,
-        ..inner("mixed", what.into(), "ns/op", Inner::Mixed)
+        ..inner("mixed", what.into(), "ns/op")
     });
     for freeing in FREEING {
         let what = format!(
             "one thread allocates, {freeing} free: CPU of both per object, geometric mean of 8..4096 B"
         );
         let name = format!("one-alloc-{freeing}-free");
-        let one = inner(&name, what, "ns/op", Inner::OneAlloc(freeing));
+        let one = inner(&name, what, "ns/op");
         list.push(Workload {
             threads: 1 + freeing,
             ..one
@@ -144,21 +175,20 @@ pub fn all() -> Vec<Workload> {
     list.push(Workload {
         threads: 2,
         scales: true,
-        ..inner("larson", what.into(), "ns/op", Inner::Larson)
+        ..inner("larson", what.into(), "ns/op")
     });
     let what = "10000 short threads one by one, each 1000 objects of 16..1024 B, 100 live";
-    list.push(inner("threads", what.into(), "us/thread", Inner::Threads));
+    list.push(inner("threads", what.into(), "us/thread"));
     let what = "two buffers grown in turn from 16 B to 1 MiB by half, written, freed";
-    list.push(inner("realloc", what.into(), "ns/op", Inner::Realloc));
+    list.push(inner("realloc", what.into(), "ns/op"));
     let what = "calloc of 1 MiB, a byte of each page read and written, free";
-    list.push(inner("calloc", what.into(), "ns/op", Inner::Calloc));
+    list.push(inner("calloc", what.into(), "ns/op"));
     list.push(Workload {
         kind: Kind::Python,
         ..inner(
             "python",
             "a Python program, PYTHONMALLOC=malloc: CPU time".into(),
             "ms",
-            Inner::Mixed,
         )
     });
     list.push(Workload {
@@ -167,13 +197,12 @@ pub fn all() -> Vec<Workload> {
             "true",
             "/bin/true from spawn to exit, wall time".into(),
             "us/start",
-            Inner::Mixed,
         )
     });
     let what = "2 GiB of 64 B..64 KiB blocks written, all freed in random order: RSS at once";
-    list.push(inner("giveback", what.into(), "MiB", Inner::Giveback));
+    list.push(inner("giveback", what.into(), "MiB"));
     let what = "a GiB of 16 B..32 KiB blocks, 90 % freed at random: RSS / live bytes, at once";
-    list.push(inner("scatter", what.into(), "x live", Inner::Scatter));
+    list.push(inner("scatter", what.into(), "x live"));
     list
 }
 
@@ -228,6 +257,20 @@ mod tests {
         );
         assert_eq!(names(&["batch-*-4096"]).len(), 3);
         assert_eq!(names(&[]).len(), all().len());
+    }
+
+    #[test]
+    fn a_measured_process_knows_every_workload_it_runs_by_its_name() {
+        for workload in all() {
+            let known = Inner::named(&workload.name).is_some();
+            assert_eq!(known, workload.kind == Kind::Inner, "{}", workload.name);
+        }
+        let batch = Inner::Batch(FreeOrder::Fifo, 256);
+        assert_eq!(Inner::named("batch-fifo-256"), Some(batch));
+        assert_eq!(Inner::named("pair-16"), Some(Inner::Pair(16)));
+        assert_eq!(Inner::named("one-alloc-4-free"), Some(Inner::OneAlloc(4)));
+        assert_eq!(Inner::named("batch-sideways-64"), None);
+        assert_eq!(Inner::named("pair"), None);
     }
 
     #[test]

@@ -11,7 +11,7 @@ mod targets;
 
 use crate::exit::{Failure, Outcome};
 use allocators::{Allocator, FLAGSTONE, full_name};
-use catalog::{Kind, Workload};
+use catalog::{Inner, Workload};
 use child::{Job, Scale};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use runner::{Bench, Measured};
@@ -123,10 +123,7 @@ fn run_child(name: &str, scale: Scale, threads: usize) -> Outcome {
         );
         return Ok(ExitCode::SUCCESS);
     }
-    let workload = catalog::select(&[name.to_owned()])
-        .map_err(Failure::Usage)?
-        .remove(0);
-    let Kind::Inner(inner) = workload.kind else {
+    let Some(inner) = Inner::named(name) else {
         return Err(Failure::Usage(format!("{name} is not run by this program")));
     };
     child::run(|job| inner.run(job), Job { threads, scale })

@@ -81,7 +81,7 @@ impl Bench {
 
     fn once(&self, workload: &Workload, threads: usize, on: &Allocator) -> Result<Sample, String> {
         match workload.kind {
-            Kind::Inner(_) => self.inner(&workload.name, threads, on),
+            Kind::Inner => self.inner(&workload.name, threads, on),
             Kind::Start => self.start(on),
             Kind::Python => self.python(on),
         }

@@ -15,6 +15,13 @@ pub fn resident_bytes() -> u64 {
     pages.unwrap_or(0) * page_bytes()
 }
 
+/// Resident size now, in bytes, counted page by page (`smaps_rollup`): exact, and slow where much
+/// is mapped.
+pub fn resident_exactly() -> u64 {
+    let kib = with_file("/proc/self/smaps_rollup", |text| kib_field(text, "Rss:"));
+    kib.map_or_else(resident_bytes, |kib| kib * 1024)
+}
+
 /// Largest resident size so far, in KiB (`VmHWM`).
 ///
 /// Not `ru_maxrss`: that one starts at the size of the process that called exec.
@@ -55,6 +62,7 @@ mod tests {
     fn this_process_has_a_resident_size_below_its_peak() {
         let peak = peak_rss_kib() * 1024;
         assert!(resident_bytes() > 0);
+        assert!(resident_exactly() > 0);
         assert!(peak > 0);
     }
 }

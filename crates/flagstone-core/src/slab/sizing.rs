@@ -1,0 +1,326 @@
+//! How large a cache's sheaves are and how much its barns hold: both follow what is observed.
+//!
+//! ```text
+//!   sheaf   first ─► quiet limit   slow-path visits in quick succession
+//!           quiet ─► busy limit    the same, served by the barn: objects go round
+//!                                  either while more objects are live than sheaves would hold,
+//!                                  the first also while CPUs wait for the barn
+//!   barn    16 KiB, or a sheaf of each CPU that comes by
+//!                  ─► doubled      a refill from slabs after flushes to slabs: the barn would
+//!                                  have saved both
+//!   barns   quiet bound ─► raised  the same where the bound of all barns was the reason and no
+//!                                  more was flushed meanwhile than one barn may hold: a swing,
+//!                                  not an end. Falls by an eighth each second; a barn nobody
+//!                                  takes from makes room
+//! ```
+//!
+//! A shrink of the heap starts all of it anew. Racy on purpose: a lost count delays a doubling.
+
+use super::barn::{Barn, Limits};
+use super::cache::Cache;
+use super::node::Node;
+use super::sheaf::{OwnSheaf, capacity_for};
+use super::slabs::Slabs;
+use crate::base::{CacheId, NodeId};
+use crate::platform::{MAX_CACHES, Platform};
+use crate::sync::Ordering::Relaxed;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
+
+/// Bytes of full sheaves a barn holds before traffic shows that more would help.
+pub(crate) const BARN_BYTES_FIRST: usize = 16 << 10;
+
+/// Bytes to which a barn takes a sheaf of each CPU that comes by before traffic shows more.
+const ONE_EACH_MAX: usize = 1 << 20;
+
+/// Visits after which sheaves double. Why 8: a cache that comes back eight times at one capacity
+/// will come back again; doubling then keeps total visits logarithmic in the traffic.
+const VISITS: u32 = 8;
+
+/// Visits among these that waited for the barn's lock from which on sheaves double in any case.
+const WAITS: u32 = 2;
+
+/// Nanoseconds within which these visits count: a slower cache loses less than a thousandth of a
+/// CPU to its visits, and larger sheaves would only park memory.
+const VISITS_NS: u64 = 1_000_000;
+
+/// Flushes before a refill that show that the barn was too small: one may be the end of a phase.
+const FLUSHES: u64 = 2;
+
+/// Nanoseconds between two falls of what was learnt about all barns.
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// How many sheaves a cache uses, and how large.
+#[derive(Debug, Default)]
+pub(crate) struct SheafSizing {
+    /// Slots of a sheaf made now; zero: the cache has no sheaves.
+    pub target: AtomicU32,
+    /// Slots of a cache's first sheaves, and after a shrink.
+    pub first: AtomicU32,
+    /// Most slots now, by visits alone.
+    pub max: AtomicU32,
+    /// The same by the policy.
+    pub most: AtomicU32,
+    /// Most slots now while objects go round.
+    pub busy: AtomicU32,
+    /// Slow-path visits since `target` last grew, and when the first of them was.
+    pub misses: AtomicU32,
+    pub since: AtomicU64,
+    /// A bit for each CPU that came by, modulo 64, since the last shrink.
+    pub seen: AtomicU64,
+    /// Bytes of full sheaves a barn of this cache may hold now; zero: only `barn_full` counts.
+    pub barn_bytes: AtomicUsize,
+    /// Flushes seen when the barn limit last grew, and bytes flushed by all caches.
+    pub flushes_seen: AtomicU64,
+    pub flushed_seen: AtomicUsize,
+    /// Full sheaves a barn may hold by the policy.
+    pub barn_full: AtomicU32,
+    /// Empty sheaves a barn may hold by the policy.
+    pub barn_empty: AtomicU32,
+}
+
+/// What the barns of all caches hold, and what they were allowed beyond the quiet bound.
+#[derive(Debug, Default)]
+pub(crate) struct BarnsTotal {
+    bytes: AtomicUsize,
+    raised: AtomicUsize,
+    peak: AtomicUsize,
+    fell: AtomicU64,
+    /// Bytes that barns had no room for, since the start.
+    flushed: AtomicUsize,
+    hand: AtomicU32,
+    /// A sheaf was flushed because of the bound of all barns, since a refill last asked.
+    refused: AtomicBool,
+}
+
+/// Who served a slow-path visit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Served {
+    /// The barn had a full sheaf: what other CPUs, or this one, freed.
+    ByBarn,
+    /// Slabs, or it was a free.
+    Otherwise,
+}
+
+impl Cache {
+    /// Slots of the sheaves made now; zero where the cache has none.
+    #[must_use]
+    pub fn sheaf_capacity(&self) -> u32 {
+        self.sizing.target.load(Relaxed)
+    }
+
+    /// Back to first sizes: the program shrank.
+    pub(crate) fn shrink_sizing(&self) {
+        let sizing = &self.sizing;
+        sizing.target.store(sizing.first.load(Relaxed), Relaxed);
+        sizing.misses.store(0, Relaxed);
+        sizing.seen.store(0, Relaxed);
+        if sizing.barn_bytes.load(Relaxed) != 0 {
+            sizing.barn_bytes.store(BARN_BYTES_FIRST, Relaxed);
+        }
+    }
+
+    /// CPUs that came by lately, estimated from 64 bits.
+    fn visitors(&self, cpus: u32) -> u32 {
+        self.sizing.seen.load(Relaxed).count_ones() * cpus.div_ceil(64)
+    }
+
+    /// Grows sheaves by one power of two, within the limit that holds for `served`, and only as
+    /// long as a full sheaf of each visitor holds no more objects than are live for sure: sheaves
+    /// that hold most of what goes round make CPUs wait for each other's objects. Beyond the quiet
+    /// limit both sheaves of each visitor count.
+    #[cold]
+    fn grow_sheaves(&self, served: Served, cpus: u32, barn: &Barn) {
+        let sizing = &self.sizing;
+        let (target, quiet) = (sizing.target.load(Relaxed), sizing.max.load(Relaxed));
+        let visitors = u64::from(self.visitors(cpus));
+        let parked = 2 * visitors * u64::from(target) + u64::from(barn.stored());
+        let crowded = barn.take_waits() >= WAITS;
+        let live = self.out.load(Relaxed).saturating_sub(parked);
+        let (limit, sheaves) = match served {
+            _ if target < quiet => (quiet, 1),
+            Served::ByBarn => (sizing.busy.load(Relaxed), 2),
+            Served::Otherwise => return,
+        };
+        let next = capacity_for(target + 1).min(limit);
+        let affords = sheaves * visitors * u64::from(next) <= live;
+        if next > target && (affords || (crowded && target < quiet)) {
+            sizing.target.store(next, Relaxed);
+        }
+    }
+}
+
+impl<P: Platform> Slabs<P> {
+    /// Counts a visit of the slow path, and grows the sheaves of a busy cache.
+    pub(crate) fn note_visit(&self, cache: &Cache, node: &Node, served: Served) {
+        let sizing = &cache.sizing;
+        let bit = 1 << (P::current_cpu().0 % 64);
+        let seen = sizing.seen.load(Relaxed);
+        if seen & bit == 0 {
+            sizing.seen.store(seen | bit, Relaxed);
+        }
+        let misses = sizing.misses.load(Relaxed) + 1;
+        sizing.misses.store(misses, Relaxed);
+        if misses == 1 {
+            sizing.since.store(P::now(), Relaxed);
+        } else if misses >= VISITS {
+            sizing.misses.store(0, Relaxed);
+            if P::now().saturating_sub(sizing.since.load(Relaxed)) <= VISITS_NS {
+                cache.grow_sheaves(served, P::cpu_count(), &node.barn);
+            }
+        }
+    }
+
+    /// What a barn of this cache may keep now.
+    pub(crate) fn limits(&self, cache: &Cache) -> Limits {
+        let sizing = &cache.sizing;
+        let empty = sizing.barn_empty.load(Relaxed);
+        let bytes = sizing.barn_bytes.load(Relaxed);
+        if bytes == 0 {
+            return Limits {
+                full: sizing.barn_full.load(Relaxed),
+                objects: u32::MAX,
+                empty,
+            };
+        }
+        let target = cache.sheaf_capacity();
+        let one_each =
+            cache.visitors(P::cpu_count()) as usize * target as usize * cache.geometry().size();
+        let allowed = match self.barns_are_full() {
+            true => bytes.min(BARN_BYTES_FIRST),
+            false => bytes.max(one_each.min(ONE_EACH_MAX)),
+        };
+        let objects = (allowed / cache.geometry().size()) as u32;
+        let sheaves = objects / target.max(1);
+        Limits {
+            full: u32::MAX,
+            objects,
+            // As many as the full ones that may come back.
+            empty: empty.max(sheaves / 2),
+        }
+    }
+
+    /// Most bytes the barns of all caches may hold together.
+    fn barns_bound(&self) -> usize {
+        let used = self.pages().in_use().bytes(P::page_size());
+        let total = &self.barns;
+        if used > total.peak.load(Relaxed) {
+            total.peak.store(used, Relaxed);
+        }
+        let quiet = self.bounds.barns_quiet.load(Relaxed).max(used / 16);
+        let most = quiet.max(total.raised.load(Relaxed));
+        most.min(self.bounds.barns_bytes.load(Relaxed))
+    }
+
+    /// Whether the barns of all caches together hold what they may.
+    fn barns_are_full(&self) -> bool {
+        self.barns.bytes.load(Relaxed) > self.barns_bound()
+    }
+
+    /// A barn did not take `full`: takes it off the count again, and remembers why.
+    pub(crate) fn note_flush(&self, cache: &Cache, node: &Node, full: &OwnSheaf) {
+        if cache.sizing.barn_bytes.load(Relaxed) != 0 && self.barns_are_full() {
+            self.barns.refused.store(true, Relaxed);
+        }
+        self.count_barn_bytes(cache, full, false);
+        let bytes = cache.geometry().size() * full.len() as usize;
+        self.barns.flushed.fetch_add(bytes, Relaxed);
+        node.flushes.store(node.flushes.load(Relaxed) + 1, Relaxed);
+        self.let_barns_fall();
+    }
+
+    /// Whether the bound of all barns fell far below what they hold.
+    pub(crate) fn barns_overflow(&self) -> bool {
+        let bound = self.barns_bound();
+        self.barns.bytes.load(Relaxed) > bound + bound / 8
+    }
+
+    /// Bytes in use apart from what barns hold: what a program's ups and downs are seen by.
+    pub(crate) fn used_bytes(&self) -> usize {
+        let used = self.pages().live().bytes(P::page_size());
+        used.saturating_sub(self.barns.bytes.load(Relaxed))
+    }
+
+    /// Counts a full sheaf into or out of the barns.
+    pub(crate) fn count_barn_bytes(&self, cache: &Cache, sheaf: &OwnSheaf, added: bool) {
+        if cache.sizing.barn_bytes.load(Relaxed) == 0 {
+            return;
+        }
+        let bytes = cache.geometry().size() * sheaf.len() as usize;
+        if added {
+            self.barns.bytes.fetch_add(bytes, Relaxed);
+        } else {
+            self.barns.bytes.fetch_sub(bytes, Relaxed);
+        }
+    }
+
+    /// A refill from slabs after flushes to slabs means the barn was too small: let it hold more.
+    pub(crate) fn note_refill(&self, cache: &Cache, node: &Node) {
+        let sizing = &cache.sizing;
+        let bytes = sizing.barn_bytes.load(Relaxed);
+        if bytes == 0 {
+            return;
+        }
+        let flushes = node.flushes.load(Relaxed);
+        if flushes.wrapping_sub(sizing.flushes_seen.load(Relaxed)) < FLUSHES {
+            return;
+        }
+        sizing.flushes_seen.store(flushes, Relaxed);
+        let max = self.bounds.barn_bytes.load(Relaxed).max(bytes);
+        sizing.barn_bytes.store((bytes * 2).min(max), Relaxed);
+        self.let_barns_fall();
+        let total = &self.barns;
+        let flushed = total.flushed.load(Relaxed);
+        let since = flushed.wrapping_sub(sizing.flushed_seen.swap(flushed, Relaxed));
+        if total.refused.swap(false, Relaxed) && since <= max {
+            let raised = self.barns_bound() * 2;
+            let most = max.max(total.peak.load(Relaxed) / 2);
+            total.raised.store(raised.min(most), Relaxed);
+            self.empty_cold_barn(cache);
+        }
+    }
+
+    /// Empties the next barn nobody took from since the hand last passed: what all barns may hold
+    /// goes where it is used. A barn that was used gets a second chance.
+    fn empty_cold_barn(&self, wanting: &Cache) {
+        let hand = &self.barns.hand;
+        for _ in 0..MAX_CACHES {
+            let at = (hand.load(Relaxed) + 1) % MAX_CACHES as u32;
+            hand.store(at, Relaxed);
+            let id = CacheId(at as u16);
+            let Some(cache) = self.live_cache(id) else {
+                continue;
+            };
+            if id == wanting.id() || cache.sizing.barn_bytes.load(Relaxed) == 0 {
+                continue;
+            }
+            let mut emptied = false;
+            for node in 0..self.node_count() {
+                let node = self.node(id, NodeId(node));
+                let cold = !node.barn.was_used();
+                if cold && node.barn.full() > 0 {
+                    self.empty_barn(cache, node);
+                    emptied = true;
+                }
+            }
+            if emptied {
+                cache.sizing.barn_bytes.store(BARN_BYTES_FIRST, Relaxed);
+                return;
+            }
+        }
+    }
+
+    /// Forgets an eighth of what was learnt for each second that passed, at most all of it.
+    pub(crate) fn let_barns_fall(&self) {
+        let total = &self.barns;
+        let (now, fell) = (P::now(), total.fell.load(Relaxed));
+        let seconds = now.saturating_sub(fell) / SECOND_NS;
+        if seconds == 0 {
+            return;
+        }
+        total.fell.store(now, Relaxed);
+        for figure in [&total.raised, &total.peak] {
+            let kept = (0..seconds.min(64)).fold(figure.load(Relaxed), |n, _| n - n.div_ceil(8));
+            figure.store(kept, Relaxed);
+        }
+    }
+}

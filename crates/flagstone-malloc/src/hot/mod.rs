@@ -1,0 +1,38 @@
+//! The functions programs call most: `malloc`, `free`, and the C++ operators like them.
+//!
+//! On x86-64 they are whole functions in assembly (x86_64.rs): the gate of
+//! `flagstone_core::heap::Gate` and the slot steps of `flagstone_linux`, nothing between, so that
+//! neither a spare move nor a second look at the result costs anything. They hold only for the
+//! usual case: what the gate or the slot does not let pass goes to the functions below. These are
+//! complete, made of the portable gate and steps, and serve everywhere else.
+
+use crate::c_abi::{allocate, release};
+use crate::cxx;
+use core::ffi::c_void;
+
+#[cfg(not(target_arch = "x86_64"))]
+mod portable;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+
+/// `malloc`, whatever it takes.
+#[inline(never)]
+extern "C" fn malloc_anyhow(size: usize) -> *mut c_void {
+    allocate(size)
+}
+
+/// `free`, whatever it takes.
+///
+/// # Safety
+/// 1. `address` is null or a live block, which nobody uses again.
+#[inline(never)]
+unsafe extern "C" fn free_anyhow(address: *mut c_void) {
+    // SAFETY: obligation 1.
+    unsafe { release(address) };
+}
+
+/// `operator new`, whatever it takes.
+#[inline(never)]
+extern "C" fn new_anyhow(size: usize) -> *mut c_void {
+    cxx::new_plain(size)
+}
