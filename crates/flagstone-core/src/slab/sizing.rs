@@ -48,7 +48,8 @@ const FLUSHES: u64 = 2;
 
 /// Objects flushed before a refill from which on it was no swing that a barn should hold, but the
 /// end of a phase: their slabs hand them out in address order again, a barn in the order of the
-/// frees. Halving it loses batches of a few thousand objects, doubling it gains them.
+/// frees. Only where one CPU comes by: between CPUs objects go round in any number. Halving it
+/// loses batches of a few thousand objects, doubling it gains them.
 const SWING_OBJECTS: u64 = 4096;
 
 /// Nanoseconds between two falls of what was learnt about all barns.
@@ -270,7 +271,8 @@ impl<P: Platform> Slabs<P> {
             return;
         }
         let since = flushes.wrapping_sub(sizing.flushes_seen.swap(flushes, Relaxed));
-        if since * u64::from(cache.sheaf_capacity()) > SWING_OBJECTS {
+        let alone = cache.visitors(P::cpu_count()) < 2;
+        if alone && since * u64::from(cache.sheaf_capacity()) > SWING_OBJECTS {
             return;
         }
         let max = self.bounds.barn_bytes.load(Relaxed).max(bytes);
