@@ -20,14 +20,28 @@ pub fn report(outcome: Outcome) -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(Failure::Usage(line)) => {
-            eprintln!("flagstone: {line}");
+            eprintln!("flagstone: {}", one_line(&line));
             ExitCode::from(2)
         }
         Err(Failure::Finding(line)) => {
-            eprintln!("flagstone: {line}");
+            eprintln!("flagstone: {}", one_line(&line));
             ExitCode::from(1)
         }
     }
+}
+
+/// A message quotes what it was given, which may hold anything: control characters are shown
+/// escaped, so that a line stays a line.
+fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() {
+            line.extend(c.escape_default());
+        } else {
+            line.push(c);
+        }
+    }
+    line
 }
 
 /// Prints help and versions as they are, and a wrong call as one line; returns the exit code.
@@ -49,9 +63,32 @@ pub fn report_usage(error: &clap::Error) -> ExitCode {
     let what = what.join(" ");
     eprintln!(
         "flagstone: {}; see --help",
-        what.strip_prefix("error: ").unwrap_or(&what)
+        one_line(what.strip_prefix("error: ").unwrap_or(&what))
     );
     ExitCode::from(2)
+}
+
+/// What the handler of [`on_interrupt`] prints.
+static LAST_WORDS: std::sync::OnceLock<&'static str> = std::sync::OnceLock::new();
+
+/// Exit code of an interrupted command: as a shell counts SIGINT.
+pub const INTERRUPTED: i32 = 130;
+
+/// From now on Ctrl-C prints `line` and ends the program with [`INTERRUPTED`]. For commands whose
+/// work so far is kept; the first call decides.
+pub fn on_interrupt(line: &'static str) {
+    extern "C" fn leave(_signal: libc::c_int) {
+        let line = LAST_WORDS.get().copied().unwrap_or_default();
+        // SAFETY: `write` may be called in a handler; the line is static.
+        unsafe { libc::write(2, line.as_ptr().cast(), line.len()) };
+        // SAFETY: `_exit` may be called in a handler and does not return.
+        unsafe { libc::_exit(INTERRUPTED) }
+    }
+    if LAST_WORDS.set(line).is_ok() {
+        let handler: extern "C" fn(libc::c_int) = leave;
+        // SAFETY: the handler calls only what a handler may.
+        unsafe { libc::signal(libc::SIGINT, handler as *const () as libc::sighandler_t) };
+    }
 }
 
 /// Lets a closed pipe end the program quietly, as every other Unix tool does.

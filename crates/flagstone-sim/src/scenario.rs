@@ -10,7 +10,6 @@ use crate::costs::Ps;
 use crate::machine::Machine;
 use crate::subject::Subject;
 use crate::tally::Totals;
-use crate::topology::Placement;
 use crate::vm::{Options, Vm};
 use crate::watch::Watch;
 use crate::window::{Plan, run_steady};
@@ -103,11 +102,12 @@ impl Scenario<'_> {
     pub fn run(&self) -> Result<Outcome, String> {
         let options = Options {
             seed: self.seed,
+            mostly_pages: self.workload.processes,
             ..Options::default()
         };
         let vm = Vm::new(self.machine.clone(), options);
         let subject = vm.boot(|| Subject::new(&vm, &self.policy.policy))?;
-        let placement = self.params.placement.unwrap_or(Placement::Spread);
+        let placement = self.params.placement.unwrap_or(self.workload.placement);
         let cpus = vm.topology.place(self.tasks, placement);
         let details = RefCell::new(Vec::new());
         let env = Env {
@@ -127,6 +127,19 @@ impl Scenario<'_> {
         let all = vm.totals();
         outcome.simulated = all.allocs + all.frees;
         outcome.details = details.take();
+        if self.workload.processes {
+            // Everybody has gone home: how long until pagesets are as small as they get, and
+            // how much is left in them.
+            let during = outcome.mean_bytes;
+            let seconds = subject.settle(&vm);
+            let end = Watch::new(&vm, &subject).look(&vm, &subject, &mut Totals::default());
+            let mib = |bytes: usize| bytes as f64 / 1_048_576.0;
+            outcome.details.extend([
+                ("MiB during".to_owned(), mib(during)),
+                ("MiB at the end".to_owned(), mib(end)),
+                ("seconds to the end".to_owned(), f64::from(seconds)),
+            ]);
+        }
         Ok(outcome)
     }
 

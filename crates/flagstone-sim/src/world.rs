@@ -12,7 +12,8 @@ use core::ptr::NonNull;
 use flagstone_core::base::{CpuId, NodeId, PageSize};
 use flagstone_core::platform::percpu::{exchange_owned, pop_owned, push_owned};
 use flagstone_core::platform::{
-    Access, CpuArea, Fault, Line, OutOfMemory, Platform, RawLock, Reentered, SheafWord, Slot, Work,
+    Access, CpuArea, Fault, Function, Line, OutOfMemory, Platform, RawLock, Reentered, SheafWord,
+    Slot, Work,
 };
 
 /// The platform of the simulator.
@@ -298,11 +299,22 @@ unsafe impl Platform for Virtual {
     fn work(work: Work) {
         let vm = vm::current();
         if vm.timed.get() {
+            vm.spend(vm.costs.work(work));
             if let Work::NewSlab(_) = work {
                 bump(&vm.tally().slabs, 1);
+                vm.interrupt();
             }
-            vm.spend(vm.costs.work(work));
         }
+    }
+
+    #[inline]
+    fn enter_function(function: Function) -> Function {
+        vm::current().book(function)
+    }
+
+    #[inline]
+    fn leave_function(before: Function) {
+        vm::current().book(before);
     }
 
     fn now() -> u64 {

@@ -1,5 +1,6 @@
 //! Every workload on the real core: it runs, repeats, and says what its harness says.
 
+use flagstone_core::platform::Function;
 use flagstone_sim::machine::Machine;
 use flagstone_sim::scenario::{NamedPolicy, Outcome, Scenario};
 use flagstone_sim::window::Plan;
@@ -50,6 +51,28 @@ fn every_workload_runs_under_both_sheaf_policies() {
             );
         }
     }
+}
+
+#[test]
+fn time_booked_to_functions_is_part_of_the_time_in_the_allocator_and_waits_are_not() {
+    let outcome = run("mmap1", "x86-16", "linux-6.5", 16, 1);
+    let totals = &outcome.totals;
+    let of = |function: Function| totals.function_ps[function as usize];
+    for function in [
+        Function::SlabAlloc,
+        Function::GetPartialNode,
+        Function::SlabFree,
+        Function::UnfreezePartials,
+        Function::NewSlab,
+    ] {
+        assert!(of(function) > 0, "{}", function.name());
+    }
+    let named: u64 = Function::ALL.into_iter().skip(1).map(of).sum();
+    let inside = totals.alloc_ps + totals.free_ps;
+    assert!(totals.wait_ps() > 0 && named <= inside - totals.wait_ps());
+    let sheaves = run("mmap1", "x86-16", "flagstone", 16, 1).totals;
+    let named = &sheaves.function_ps[1..];
+    assert!(named.iter().all(|ps| *ps == 0), "no such functions there");
 }
 
 #[test]
@@ -105,4 +128,36 @@ fn more_contention_costs_throughput() {
         outcome.totals.ops as f64 / f64::from(tasks) / outcome.span as f64
     };
     assert!(rate(2) > rate(56), "56 tasks share lists that two do not");
+}
+
+#[test]
+fn min_partial_by_size_saves_page_allocator_calls_where_interrupts_meet_new_slabs() {
+    let calls = |policy: &str| {
+        let seeds = 1..=12;
+        let runs = seeds.map(|seed| run("netio", "x86-2way-2008", policy, 2, seed));
+        let (slabs, segments) = runs.fold((0, 0), |sum, outcome| {
+            (sum.0 + outcome.totals.slabs, sum.1 + outcome.totals.ops)
+        });
+        slabs as f64 / segments as f64
+    };
+    let (fixed, dynamic) = (
+        calls("linux-2.6.26"),
+        calls("linux-2.6.26+dynamic-min-partial"),
+    );
+    assert!(dynamic < fixed, "{dynamic} against {fixed} for a segment");
+}
+
+#[test]
+fn after_its_end_a_build_leaves_its_files_and_what_pagesets_keep_at_least() {
+    let outcome = run("kbuild", "x86-16", "linux-6.7", 16, 1);
+    let detail = |name: &str| {
+        let found = outcome.details.iter().find(|(known, _)| known == name);
+        found.unwrap_or_else(|| panic!("no {name}")).1
+    };
+    let (during, end) = (detail("MiB during"), detail("MiB at the end"));
+    let files = 8.0 * 1433.0;
+    let mib = |bytes: usize| bytes as f64 / 1_048_576.0;
+    let most = mib(outcome.peak_bytes);
+    assert!(end > files && end <= most, "{files} < {end} <= {most}");
+    assert!((during - mib(outcome.mean_bytes)).abs() < 1.0);
 }

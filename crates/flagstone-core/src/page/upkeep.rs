@@ -22,6 +22,7 @@ pub const TICK_NS: u64 = 1_000_000_000;
 impl<P: Platform> PageAllocator<P> {
     /// After a deep fall of the heap: pagesets are emptied, and little free memory stays from now
     /// on, until some that was given back is wanted again.
+    #[inline(never)]
     pub fn settle(&self) {
         self.drain_pagesets();
         for zone in self.zones() {
@@ -77,6 +78,14 @@ impl<P: Platform> PageAllocator<P> {
             zone.decay_bound(self.memmap());
         }
         true
+    }
+
+    /// A second passed on one CPU: its pagesets decay. For worlds that have a worker on every CPU,
+    /// as a kernel's statistics do, instead of [`PageAllocator::tick`].
+    pub fn tick_cpu(&self, cpu: CpuId) {
+        for zone in self.zones() {
+            zone.decay_pageset(self.memmap(), cpu);
+        }
     }
 
     /// Pages outside the free areas, those in pagesets included, as last noted: without a lock.

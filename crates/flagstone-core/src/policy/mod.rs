@@ -436,3 +436,6 @@ impl Policy {
         }
     }
 }
+
+#[cfg(test)]
+mod space_tests;

@@ -23,7 +23,7 @@ use super::slab::Slab;
 use super::slabs::Slabs;
 use super::state::NO_OBJECT;
 use crate::base::{NodeId, Pfn};
-use crate::platform::{Access, Line, Platform, Work};
+use crate::platform::{Access, Function, Line, Platform, Within, Work};
 use crate::policy::Engine;
 use crate::sync::Ordering::Relaxed;
 use core::ptr::NonNull;
@@ -47,6 +47,7 @@ impl<P: Platform> Slabs<P> {
     #[cold]
     #[inline(never)]
     pub(crate) fn alloc_cpu_slab_slow(&self, cache: &Cache) -> Option<NonNull<u8>> {
+        let _within = Within::<P>::of(Function::SlabAlloc);
         P::work(Work::Slow);
         loop {
             let here = self.cpu_slab_here(cache);
@@ -135,7 +136,7 @@ impl<P: Platform> Slabs<P> {
             let Ok(mut list) = node.list().lock::<P>() else {
                 return false;
             };
-            P::touch(Line::Node, node.address(), Access::Write);
+            P::touch(Line::Node, node.address(), Access::Read);
             slab.touch(Access::Atomic);
             if slab.swap_state(state, state.with_frozen(false)) {
                 bump(&here.tally.deactivations, 1);
@@ -154,8 +155,10 @@ impl<P: Platform> Slabs<P> {
         if self.node_count() == 1 || !tries_other_nodes(here.draw(), REMOTE_RATIO) {
             return None;
         }
+        let _within = Within::<P>::of(Function::GetAnyPartial);
         other_nodes(near, self.node_count()).find_map(|far| {
             let node = self.node(cache.id(), far);
+            P::touch(Line::Node, node.address(), Access::Read);
             if node.nr_partial() <= cache.min_partial() {
                 return None;
             }
@@ -169,10 +172,12 @@ impl<P: Platform> Slabs<P> {
         if node.nr_partial() == 0 {
             return None;
         }
+        // From here, as compilers split it: the look above is part of whoever calls.
+        let _within = Within::<P>::of(Function::GetPartialNode);
         let mut walk = Walk::default();
         {
             let mut list = node.list().lock::<P>().ok()?;
-            P::touch(Line::Node, node.address(), Access::Write);
+            P::touch(Line::Node, node.address(), Access::Read);
             bump(&here.tally.list_visits, 1);
             let mut pfn = list.head();
             while pfn.is_some() && !walk.is_done(cache) {
@@ -276,6 +281,7 @@ impl<P: Platform> Slabs<P> {
         cache: &'a Cache,
         node: NodeId,
     ) -> Option<Slab<'a, P>> {
+        let _within = Within::<P>::of(Function::NewSlab);
         let slab = self.new_slab(cache, node)?;
         let objects = cache.geometry().objects();
         slab.touch(Access::Write);
@@ -418,6 +424,7 @@ impl<P: Platform> Slabs<P> {
             End::Tail => list.tail(),
         };
         self.touch_neighbour(neighbour);
+        P::touch(Line::Node, node.address(), Access::Write);
         node.link(list, |pfn| self.pages().descriptor(pfn), pfn, end);
     }
 
@@ -426,6 +433,7 @@ impl<P: Platform> Slabs<P> {
         let descriptor = self.pages().descriptor(pfn);
         self.touch_neighbour(Pfn(descriptor.next.load(Relaxed)));
         self.touch_neighbour(Pfn(descriptor.prev.load(Relaxed)));
+        P::touch(Line::Node, node.address(), Access::Write);
         node.unlink(list, |pfn| self.pages().descriptor(pfn), pfn);
     }
 

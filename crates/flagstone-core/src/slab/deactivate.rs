@@ -18,7 +18,7 @@ use super::slab::Slab;
 use super::slabs::Slabs;
 use super::state::{NO_OBJECT, SlabState};
 use crate::base::{CpuId, Pfn};
-use crate::platform::{Access, Line, Platform, RawLock};
+use crate::platform::{Access, Function, Line, Platform, RawLock, Within};
 use crate::policy::Engine;
 use crate::sync::Ordering::Relaxed;
 
@@ -33,6 +33,7 @@ struct Private {
 impl<P: Platform> Slabs<P> {
     /// Gives up a slab that was taken off its CPU, with its private chain.
     pub(crate) fn deactivate(&self, cache: &Cache, here: &CpuSlab, detached: Detached) {
+        let _within = Within::<P>::of(Function::DeactivateSlab);
         bump(&here.tally.deactivations, 1);
         // SAFETY: a CPU's slab is a live slab of the cache, and the caller took it off.
         let slab = unsafe { Slab::at(self, cache, detached.slab) };
@@ -106,7 +107,7 @@ impl<P: Platform> Slabs<P> {
             let mut list = None;
             if !surplus && after.freelist() != NO_OBJECT {
                 list = node.list().lock::<P>().ok();
-                P::touch(Line::Node, node.address(), Access::Write);
+                P::touch(Line::Node, node.address(), Access::Read);
                 if list.is_none() {
                     // The holder was interrupted: what is free in this slab is lost.
                     self.lost.fetch_add(u64::from(after.free()), Relaxed);
@@ -144,7 +145,7 @@ impl<P: Platform> Slabs<P> {
                 self.lost.fetch_add(u64::from(after.free()), Relaxed);
                 return;
             };
-            P::touch(Line::Node, node.address(), Access::Write);
+            P::touch(Line::Node, node.address(), Access::Read);
             bump(&self.cpu_slab_here(slab.cache).tally.list_visits, 1);
             self.list_add(node, &mut list, slab.pfn, end);
         }
