@@ -183,7 +183,7 @@ fn check(args: &Args) -> Result<Request, String> {
                 (_, true) => Some(Placement::Spread),
                 _ => None,
             },
-            rounds: None,
+            ..Params::default()
         },
         plan: if args.quick { Plan::QUICK } else { Plan::FULL },
     })
