@@ -54,6 +54,29 @@ pub fn report_usage(error: &clap::Error) -> ExitCode {
     ExitCode::from(2)
 }
 
+/// What the handler of [`on_interrupt`] prints.
+static LAST_WORDS: std::sync::OnceLock<&'static str> = std::sync::OnceLock::new();
+
+/// Exit code of an interrupted command: as a shell counts SIGINT.
+pub const INTERRUPTED: i32 = 130;
+
+/// From now on Ctrl-C prints `line` and ends the program with [`INTERRUPTED`]. For commands whose
+/// work so far is kept; the first call decides.
+pub fn on_interrupt(line: &'static str) {
+    extern "C" fn leave(_signal: libc::c_int) {
+        let line = LAST_WORDS.get().copied().unwrap_or_default();
+        // SAFETY: `write` may be called in a handler; the line is static.
+        unsafe { libc::write(2, line.as_ptr().cast(), line.len()) };
+        // SAFETY: `_exit` may be called in a handler and does not return.
+        unsafe { libc::_exit(INTERRUPTED) }
+    }
+    if LAST_WORDS.set(line).is_ok() {
+        let handler: extern "C" fn(libc::c_int) = leave;
+        // SAFETY: the handler calls only what a handler may.
+        unsafe { libc::signal(libc::SIGINT, handler as *const () as libc::sighandler_t) };
+    }
+}
+
 /// Lets a closed pipe end the program quietly, as every other Unix tool does.
 pub fn restore_sigpipe() {
     // SAFETY: called first thing in main, before any other thread exists.

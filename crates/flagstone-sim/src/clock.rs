@@ -8,6 +8,7 @@ use crate::costs::{Ps, US};
 use crate::rcu::Deferred;
 use crate::tally::bump;
 use crate::vm::{State, Vm};
+use flagstone_core::platform::Function;
 
 /// How far private work may run ahead. Why 1 µs: without a bound, programs that poll each other
 /// see stale worlds (a build's lock share then falls by a third); shorter ones only cost switches.
@@ -30,6 +31,21 @@ impl Vm {
         if now > self.horizon.get().saturating_add(QUANTUM) {
             self.switch();
         }
+    }
+
+    /// The running thread's time belongs to `function` from now on; answers to whom it belonged.
+    /// What it waits for locks belongs to nobody. Changes no figure but the booked ones.
+    #[inline]
+    pub(crate) fn book(&self, function: Function) -> Function {
+        if !self.timed.get() {
+            return function;
+        }
+        let thread = &self.threads[self.current.get() as usize];
+        let now = self.now.get();
+        let before = thread.function.replace(function);
+        let since = thread.booked_to.replace(now);
+        bump(&thread.tally.function_ps[before as usize], now - since);
+        before
     }
 
     /// Lets everybody who is earlier run first: afterwards this CPU is the earliest.

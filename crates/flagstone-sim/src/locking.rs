@@ -138,6 +138,8 @@ impl Vm {
         let kind = lock_index(lock.kind());
         bump(&thread.tally.lock_wait[kind], self.now.get() - since);
         bump(&thread.tally.lock_waited[kind], 1);
+        let waited = self.now.get() - since;
+        thread.booked_to.set(thread.booked_to.get() + waited);
     }
 
     #[cold]

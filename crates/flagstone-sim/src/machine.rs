@@ -155,6 +155,9 @@ pub struct Machine {
     pub name: String,
     /// One line for people.
     pub about: String,
+    /// Values tried while this profile was fitted to published rows; decides no figure.
+    #[serde(default)]
+    pub settings_tried: u32,
     /// CPUs, nodes, page size, memory.
     pub topology: Shape,
     /// Line transfers.

@@ -3,7 +3,7 @@
 use crate::costs::{NS, Ps};
 use crate::scenario::Outcome;
 use crate::tally::{LOCK_KINDS, LOCK_NAMES, lock_index};
-use flagstone_core::platform::LockKind;
+use flagstone_core::platform::{Function, LockKind};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -33,6 +33,9 @@ pub struct Row {
     pub free_ns: f64,
     /// Waiting by kind of lock, those that waited at all.
     pub lock_shares: BTreeMap<String, f64>,
+    /// Time in functions of the cpu-slab engine, as a kernel's profile names them: their own, waiting
+    /// for locks and what they call apart.
+    pub function_shares: BTreeMap<String, f64>,
     /// Fresh slabs for each thousand operations: calls of the page allocator by caches.
     pub page_allocs_per_1000_ops: f64,
     /// Zone locks taken for each thousand operations.
@@ -111,6 +114,11 @@ impl Row {
         let zone = lock_index(LockKind::Zone);
         let ops = over(&rate);
         let shares = (0..LOCK_KINDS).map(|kind| (LOCK_NAMES[kind].to_owned(), share(kind)));
+        let function = |function: Function| {
+            let booked = over(&|o| per(o.totals.function_ps[function as usize], awake(o), 100.0));
+            (function.name().to_owned(), booked)
+        };
+        let functions = Function::ALL.into_iter().skip(1).map(function);
         let mut details = BTreeMap::new();
         for (name, _) in &first.details {
             let values = outcomes.iter().filter_map(|outcome| {
@@ -131,6 +139,7 @@ impl Row {
             alloc_ns: over(&|o| per(o.totals.alloc_ps, o.totals.allocs, 1.0 / NS as f64)),
             free_ns: over(&|o| per(o.totals.free_ps, o.totals.frees, 1.0 / NS as f64)),
             lock_shares: shares.filter(|(_, share)| *share > 0.0).collect(),
+            function_shares: functions.filter(|(_, share)| *share > 0.0).collect(),
             page_allocs_per_1000_ops: over(&page_allocs),
             zone_locks_per_1000_ops: over(&|o| {
                 per(o.totals.lock_taken[zone], o.totals.ops, 1000.0)

@@ -2,10 +2,13 @@
 
 use core::cell::Cell;
 use core::ops::Sub;
-use flagstone_core::platform::LockKind;
+use flagstone_core::platform::{Function, LockKind};
 
 /// How many kinds of locks there are.
 pub const LOCK_KINDS: usize = 8;
+
+/// How many functions of the engine time is booked to.
+pub const FUNCTIONS: usize = Function::ALL.len();
 
 /// The kinds by index, with the names that reports use.
 pub const LOCK_NAMES: [&str; LOCK_KINDS] = [
@@ -51,6 +54,8 @@ pub struct Tally {
     pub slabs: Cell<u64>,
     /// Line transfers of shared lines that were not at hand.
     pub misses: Cell<u64>,
+    /// Picoseconds in each function of the engine, waiting for locks apart.
+    pub function_ps: [Cell<u64>; FUNCTIONS],
 }
 
 /// Adds to a counter.
@@ -84,6 +89,9 @@ pub struct Totals {
     pub slabs: u64,
     /// Misses on shared lines.
     pub misses: u64,
+    /// Picoseconds in each function of the engine, waiting for locks apart (the first, the rest,
+    /// holds sleep as well).
+    pub function_ps: [u64; FUNCTIONS],
     /// Data-cache line uses.
     pub data_uses: u64,
     /// Data-cache misses.
@@ -110,6 +118,9 @@ impl Totals {
         self.idle_ps += tally.idle_ps.get();
         self.slabs += tally.slabs.get();
         self.misses += tally.misses.get();
+        for (sum, booked) in self.function_ps.iter_mut().zip(&tally.function_ps) {
+            *sum += booked.get();
+        }
     }
 
     /// Picoseconds waiting for any lock.
@@ -139,6 +150,7 @@ impl Sub for &Totals {
             idle_ps: self.idle_ps - earlier.idle_ps,
             slabs: self.slabs - earlier.slabs,
             misses: self.misses - earlier.misses,
+            function_ps: core::array::from_fn(|f| self.function_ps[f] - earlier.function_ps[f]),
             data_uses: self.data_uses - earlier.data_uses,
             data_misses: self.data_misses - earlier.data_misses,
             free_high: self.free_high - earlier.free_high,

@@ -28,7 +28,7 @@ use crate::waiters::Waiters;
 use core::cell::{Cell, RefCell};
 use core::fmt;
 use corosensei::Yielder;
-use flagstone_core::platform::LockKind;
+use flagstone_core::platform::{Function, LockKind};
 
 /// How virtual CPUs take turns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -140,6 +140,9 @@ pub(crate) struct Thread {
     /// What may come in the middle of an allocation; see interrupt.rs.
     pub(crate) handler: Cell<Option<Handler>>,
     pub(crate) tally: Tally,
+    /// To whom its time belongs, and until when it is booked.
+    pub(crate) function: Cell<Function>,
+    pub(crate) booked_to: Cell<Ps>,
 }
 
 /// A virtual machine.
@@ -247,6 +250,8 @@ impl Vm {
             held: RefCell::new(Vec::new()),
             handler: Cell::new(None),
             tally: Tally::default(),
+            function: Cell::new(Function::Rest),
+            booked_to: Cell::new(0),
         });
         Self {
             chance: Chance::new(options.seed).fork(0),

@@ -12,7 +12,8 @@ use core::ptr::NonNull;
 use flagstone_core::base::{CpuId, NodeId, PageSize};
 use flagstone_core::platform::percpu::{exchange_owned, pop_owned, push_owned};
 use flagstone_core::platform::{
-    Access, CpuArea, Fault, Line, OutOfMemory, Platform, RawLock, Reentered, SheafWord, Slot, Work,
+    Access, CpuArea, Fault, Function, Line, OutOfMemory, Platform, RawLock, Reentered, SheafWord,
+    Slot, Work,
 };
 
 /// The platform of the simulator.
@@ -304,6 +305,16 @@ unsafe impl Platform for Virtual {
                 vm.interrupt();
             }
         }
+    }
+
+    #[inline]
+    fn enter_function(function: Function) -> Function {
+        vm::current().book(function)
+    }
+
+    #[inline]
+    fn leave_function(before: Function) {
+        vm::current().book(before);
     }
 
     fn now() -> u64 {

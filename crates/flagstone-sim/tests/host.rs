@@ -1,7 +1,7 @@
 //! The same programs on real threads: they run, on as many CPUs as there are, and are compared.
 
 use flagstone_sim::host::validate::{CPUS_MOST, POLICIES, compare};
-use flagstone_sim::host::{probe, threads};
+use flagstone_sim::host::{probe, rows, threads};
 use flagstone_sim::machine::Machine;
 use std::cell::Cell;
 use std::time::Duration;
@@ -36,4 +36,25 @@ fn probes_answer_and_those_of_two_cpus_only_where_there_are_two() {
         assert!(probe::transfer(cpus[0], cpus[1]) > 0.0);
         assert!(probe::hand_off(cpus[0], cpus[1]) > 0.0);
     }
+}
+
+#[test]
+fn published_rows_run_on_real_threads_under_every_policy_and_say_their_range() {
+    let rows = rows::measure(&["S3", "S4"], |_| ()).unwrap();
+    assert_eq!(
+        rows.len(),
+        2 * 3 * 4,
+        "two rows, three policies, four figures"
+    );
+    for row in &rows {
+        assert_eq!((row.method, row.runs), ("measured", rows::RUNS));
+        assert!(row.low <= row.median && row.median <= row.high, "{row:?}");
+        assert!(row.unit != "ns of CPU" || row.low > 0.0, "{row:?}");
+        assert!(row.cpus <= row.threads);
+    }
+    let calls = |policy: &str| {
+        let of = |row: &&rows::Measured| row.policy == policy && row.unit == "calls";
+        rows.iter().find(of).unwrap().median
+    };
+    assert!(calls("linux-2.6.26") > 0.0);
 }

@@ -1,5 +1,6 @@
 //! Every workload on the real core: it runs, repeats, and says what its harness says.
 
+use flagstone_core::platform::Function;
 use flagstone_sim::machine::Machine;
 use flagstone_sim::scenario::{NamedPolicy, Outcome, Scenario};
 use flagstone_sim::window::Plan;
@@ -50,6 +51,28 @@ fn every_workload_runs_under_both_sheaf_policies() {
             );
         }
     }
+}
+
+#[test]
+fn time_booked_to_functions_is_part_of_the_time_in_the_allocator_and_waits_are_not() {
+    let outcome = run("mmap1", "x86-16", "linux-6.5", 16, 1);
+    let totals = &outcome.totals;
+    let of = |function: Function| totals.function_ps[function as usize];
+    for function in [
+        Function::SlabAlloc,
+        Function::GetPartialNode,
+        Function::SlabFree,
+        Function::UnfreezePartials,
+        Function::NewSlab,
+    ] {
+        assert!(of(function) > 0, "{}", function.name());
+    }
+    let named: u64 = Function::ALL.into_iter().skip(1).map(of).sum();
+    let inside = totals.alloc_ps + totals.free_ps;
+    assert!(totals.wait_ps() > 0 && named <= inside - totals.wait_ps());
+    let sheaves = run("mmap1", "x86-16", "flagstone", 16, 1).totals;
+    let named = &sheaves.function_ps[1..];
+    assert!(named.iter().all(|ps| *ps == 0), "no such functions there");
 }
 
 #[test]

@@ -1,7 +1,10 @@
-//! What the seam says about shared lines and private work.
+//! What the seam says about shared lines, private work and whose work it is.
 //!
 //! The vocabulary is that of the policy sheet (docs: linux-policies 4 and 6.6): which structure
 //! a line belongs to, and what the CPU does to it. Real hardware ignores all of it.
+
+use super::Platform;
+use core::marker::PhantomData;
 
 /// The structure a shared cache line belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -55,4 +58,84 @@ pub enum Work {
     Blocks(u32),
     /// Clearing or faulting in this many pages.
     Pages(u32),
+}
+
+/// A part of the cpu-slab engine that a kernel's profile shows under one name. Time is booked to
+/// the innermost one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Function {
+    /// Whatever has no name of its own here.
+    Rest,
+    /// An allocation whose private chain is empty.
+    SlabAlloc,
+    /// Taking slabs off one node's list.
+    GetPartialNode,
+    /// Looking at the other nodes' lists.
+    GetAnyPartial,
+    /// Setting a fresh slab up, its pages included.
+    NewSlab,
+    /// A free into a slab that is not this CPU's.
+    SlabFree,
+    /// Putting a slab on the CPU's partial list.
+    PutCpuPartial,
+    /// Giving the CPU's partial list to the nodes' lists.
+    UnfreezePartials,
+    /// Giving the CPU's slab up.
+    DeactivateSlab,
+}
+
+impl Function {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 9] = [
+        Self::Rest,
+        Self::SlabAlloc,
+        Self::GetPartialNode,
+        Self::GetAnyPartial,
+        Self::NewSlab,
+        Self::SlabFree,
+        Self::PutCpuPartial,
+        Self::UnfreezePartials,
+        Self::DeactivateSlab,
+    ];
+
+    /// As profiles of kernels 5.16 to 6.7 name it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Rest => "rest",
+            Self::SlabAlloc => "___slab_alloc",
+            Self::GetPartialNode => "get_partial_node",
+            Self::GetAnyPartial => "get_any_partial",
+            Self::NewSlab => "new_slab",
+            Self::SlabFree => "__slab_free",
+            Self::PutCpuPartial => "put_cpu_partial",
+            Self::UnfreezePartials => "__unfreeze_partials",
+            Self::DeactivateSlab => "deactivate_slab",
+        }
+    }
+}
+
+/// While it lives, the caller's time belongs to one function. Nothing on real hardware.
+pub(crate) struct Within<P: Platform> {
+    before: Function,
+    world: PhantomData<P>,
+}
+
+impl<P: Platform> Within<P> {
+    /// From here on.
+    #[inline(always)]
+    pub(crate) fn of(function: Function) -> Self {
+        Self {
+            before: P::enter_function(function),
+            world: PhantomData,
+        }
+    }
+}
+
+impl<P: Platform> Drop for Within<P> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        P::leave_function(self.before);
+    }
 }

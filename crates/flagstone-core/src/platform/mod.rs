@@ -22,7 +22,8 @@ pub mod percpu;
 #[cfg(all(not(loom), any(test, feature = "testing")))]
 pub mod testing;
 
-pub use cost::{Access, Line, Work};
+pub(crate) use cost::Within;
+pub use cost::{Access, Function, Line, Work};
 pub use lock::{Guard, Lock, LockKind, RawLock, Reentered};
 pub use percpu::{
     CPU_STRIDE, CpuArea, ENTRY_UNUSED, INDEX_ROUNDING, LockedSlots, MAX_CACHES, SHEAF_FRAME_BYTES,
@@ -297,6 +298,17 @@ pub unsafe trait Platform: Sized + 'static {
     /// The caller does private work. Nothing on real hardware.
     #[inline(always)]
     fn work(_work: Work) {}
+
+    /// The caller's time belongs to `function` from here on; answers to whom it belonged before.
+    /// Nothing on real hardware.
+    #[inline(always)]
+    fn enter_function(function: Function) -> Function {
+        function
+    }
+
+    /// The caller's time belongs to `before` again. Nothing on real hardware.
+    #[inline(always)]
+    fn leave_function(_before: Function) {}
 
     // ---- time, chance, reports ----------------------------------------------------------
 

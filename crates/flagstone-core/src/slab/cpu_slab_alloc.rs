@@ -23,7 +23,7 @@ use super::slab::Slab;
 use super::slabs::Slabs;
 use super::state::NO_OBJECT;
 use crate::base::{NodeId, Pfn};
-use crate::platform::{Access, Line, Platform, Work};
+use crate::platform::{Access, Function, Line, Platform, Within, Work};
 use crate::policy::Engine;
 use crate::sync::Ordering::Relaxed;
 use core::ptr::NonNull;
@@ -47,6 +47,7 @@ impl<P: Platform> Slabs<P> {
     #[cold]
     #[inline(never)]
     pub(crate) fn alloc_cpu_slab_slow(&self, cache: &Cache) -> Option<NonNull<u8>> {
+        let _within = Within::<P>::of(Function::SlabAlloc);
         P::work(Work::Slow);
         loop {
             let here = self.cpu_slab_here(cache);
@@ -154,6 +155,7 @@ impl<P: Platform> Slabs<P> {
         if self.node_count() == 1 || !tries_other_nodes(here.draw(), REMOTE_RATIO) {
             return None;
         }
+        let _within = Within::<P>::of(Function::GetAnyPartial);
         other_nodes(near, self.node_count()).find_map(|far| {
             let node = self.node(cache.id(), far);
             if node.nr_partial() <= cache.min_partial() {
@@ -169,6 +171,8 @@ impl<P: Platform> Slabs<P> {
         if node.nr_partial() == 0 {
             return None;
         }
+        // From here, as compilers split it: the look above is part of whoever calls.
+        let _within = Within::<P>::of(Function::GetPartialNode);
         let mut walk = Walk::default();
         {
             let mut list = node.list().lock::<P>().ok()?;
@@ -276,6 +280,7 @@ impl<P: Platform> Slabs<P> {
         cache: &'a Cache,
         node: NodeId,
     ) -> Option<Slab<'a, P>> {
+        let _within = Within::<P>::of(Function::NewSlab);
         let slab = self.new_slab(cache, node)?;
         let objects = cache.geometry().objects();
         slab.touch(Access::Write);

@@ -22,7 +22,7 @@ use super::slab::{Chain, Slab};
 use super::slabs::Slabs;
 use super::state::{NO_OBJECT, SlabState, Turn};
 use crate::base::Pfn;
-use crate::platform::{Access, Fault, Guard, Line, Platform, Work};
+use crate::platform::{Access, Fault, Function, Guard, Line, Platform, Within, Work};
 use crate::sync::Ordering::Relaxed;
 use core::ptr::NonNull;
 
@@ -50,6 +50,7 @@ impl<P: Platform> Slabs<P> {
     #[cold]
     #[inline(never)]
     pub(crate) unsafe fn free_cpu_slab_slow(&self, cache: &Cache, object: NonNull<u8>) {
+        let _within = Within::<P>::of(Function::SlabFree);
         P::work(Work::Slow);
         // SAFETY: obligation 1.
         let (slab, index) = unsafe { Slab::holding(self, cache, object) };
@@ -150,6 +151,7 @@ impl<P: Platform> Slabs<P> {
     /// Puts a slab that a free made partial on this CPU's list; drains the list first if it is
     /// at its limit.
     fn put_partial(&self, slab: &Slab<'_, P>, free: u32) {
+        let _within = Within::<P>::of(Function::PutCpuPartial);
         let cache = slab.cache;
         let here = self.cpu_slab_here(cache);
         let mut drained = SlabChain::NONE;
@@ -178,6 +180,7 @@ impl<P: Platform> Slabs<P> {
     /// Gives a list of partial slabs to their nodes' lists: one visit for each run of slabs of
     /// one node (docs: linux-policies 4.6).
     pub(crate) fn drain(&self, cache: &Cache, here: &CpuSlab, slabs: SlabChain) {
+        let _within = Within::<P>::of(Function::UnfreezePartials);
         bump(&here.tally.drains, 1);
         bump(&here.tally.drained, u64::from(slabs.slabs));
         let mut pfn = slabs.head;

@@ -18,7 +18,7 @@ use super::slab::Slab;
 use super::slabs::Slabs;
 use super::state::{NO_OBJECT, SlabState};
 use crate::base::{CpuId, Pfn};
-use crate::platform::{Access, Line, Platform, RawLock};
+use crate::platform::{Access, Function, Line, Platform, RawLock, Within};
 use crate::policy::Engine;
 use crate::sync::Ordering::Relaxed;
 
@@ -33,6 +33,7 @@ struct Private {
 impl<P: Platform> Slabs<P> {
     /// Gives up a slab that was taken off its CPU, with its private chain.
     pub(crate) fn deactivate(&self, cache: &Cache, here: &CpuSlab, detached: Detached) {
+        let _within = Within::<P>::of(Function::DeactivateSlab);
         bump(&here.tally.deactivations, 1);
         // SAFETY: a CPU's slab is a live slab of the cache, and the caller took it off.
         let slab = unsafe { Slab::at(self, cache, detached.slab) };

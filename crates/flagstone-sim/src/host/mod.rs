@@ -7,6 +7,7 @@
 //!   steps      small loops through the core, here and on the virtual machine   ─┼─► profile
 //!   solve      prices of the core's work from the two                          ─┘
 //!   validate   workloads here and on the virtual machine, side by side
+//!   rows       the published rows' objects here, policy beside policy
 //! ```
 //!
 //! Figures are of undisturbed stretches of time: those in which the thread had its CPU all the
@@ -15,6 +16,7 @@
 pub mod ground;
 pub mod probe;
 pub mod profile;
+pub mod rows;
 mod shape;
 pub mod solve;
 pub mod steps;

@@ -138,17 +138,35 @@ fn built_peers() -> Vec<Allocator> {
         .collect();
     files.retain(|path| path.extension().is_some_and(|ending| ending == "so"));
     files.sort();
-    let named = |path: PathBuf| {
-        let stem = path.file_stem()?.to_str()?.to_owned();
-        let (name, version) = stem.rsplit_once('-')?;
-        let library = readable(&path).ok()?;
-        Some(Allocator {
-            name: name.into(),
-            version: version.into(),
-            library: Some(library),
-        })
+    let is_named = |path: &PathBuf| path.file_stem()?.to_str()?.rsplit_once('-').map(drop);
+    let read = |path: PathBuf| readable(&path).ok().map(of_file);
+    files.retain(|path| is_named(path).is_some());
+    files.into_iter().filter_map(read).collect()
+}
+
+/// The allocator in a library, by its file name: one that distributions install, or
+/// `<name>-<version>.so` as `bench/peers` calls them. The same library has one name however it was
+/// found, because limits and settings go by it.
+fn of_file(library: PathBuf) -> Allocator {
+    let file = library
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
+    let stem = file.split(".so").next().unwrap_or(&file);
+    let installed = SYSTEM.iter().find(|(_, known)| *known == file);
+    let (name, version) = match (installed, stem.rsplit_once('-')) {
+        (Some((name, _)), _) => (*name, version_in(&library)),
+        (None, Some((name, version))) if version.starts_with(|c: char| c.is_ascii_digit()) => {
+            (name, version.to_owned())
+        }
+        _ => (stem, version_in(&library)),
     };
-    files.into_iter().filter_map(named).collect()
+    Allocator {
+        name: name.into(),
+        version,
+        library: Some(library),
+    }
 }
 
 /// `libmimalloc.so.2.0` says 2.0; the probe replaces it where the library knows better.
@@ -170,19 +188,7 @@ pub fn choose(wanted: &[String]) -> Result<Vec<Allocator>, String> {
         let found: Vec<Allocator> = if want == "all" {
             known.clone()
         } else if want.contains('/') {
-            let library = readable(Path::new(want))?;
-            let stem = library
-                .file_name()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .into_owned();
-            let name = stem.split(".so").next().unwrap_or(&stem).to_owned();
-            let version = version_in(&library);
-            vec![Allocator {
-                name,
-                version,
-                library: Some(library),
-            }]
+            vec![of_file(readable(Path::new(want))?)]
         } else {
             let named = |one: &&Allocator| one.name == *want || full_name(one) == *want;
             known.iter().filter(named).cloned().collect()
@@ -233,6 +239,24 @@ mod tests {
     fn a_missing_library_is_named() {
         let line = flagstone_library(Some(Path::new("/nowhere/libflagstone.so"))).unwrap_err();
         assert_eq!(line, "/nowhere/libflagstone.so: no such library");
+    }
+
+    #[test]
+    fn a_library_has_one_name_whether_it_was_found_or_given_by_path() {
+        let named = |file: &str| full_name(&of_file(PathBuf::from(file)));
+        assert_eq!(named("/p/target/peers/snmalloc-0.7.6.so"), "snmalloc-0.7.6");
+        assert_eq!(of_file("/p/tcmalloc-0.1.14.so".into()).name, TCMALLOC);
+        assert!(
+            !of_file("/p/tcmalloc-0.1.14.so".into())
+                .environment()
+                .is_empty()
+        );
+        assert_eq!(
+            of_file("/opt/lib/libsnmallocshim.so".into()).name,
+            "snmalloc"
+        );
+        assert_eq!(named("/usr/lib/libjemalloc.so.2"), "jemalloc-2");
+        assert_eq!(of_file("/opt/my-own.so".into()).name, "my-own");
     }
 
     #[test]

@@ -179,6 +179,8 @@ pub(super) struct Figures {
     pub(super) list_share: f64,
     /// Waiting for zone locks.
     pub(super) zone_share: f64,
+    /// Own time in functions of the cpu-slab engine, by the names kernels' profiles use.
+    pub(super) functions: BTreeMap<String, f64>,
     /// Mean bytes in use.
     pub(super) mean_bytes: f64,
     /// Most bytes in use.
@@ -212,6 +214,7 @@ impl Figures {
             lock_share: row.lock_share,
             list_share: row.list_lock_share,
             zone_share: row.zone_lock_share,
+            functions: row.function_shares.clone(),
             mean_bytes: row.mean_bytes,
             peak_bytes: row.peak_bytes,
             alloc_ns: row.alloc_ns,

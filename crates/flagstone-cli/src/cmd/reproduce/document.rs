@@ -1,5 +1,6 @@
 //! The JSON document.
 
+use super::measured::Measured;
 use super::runner::Cost;
 use super::sheet::{Cell, Extra, Method, Setting, Sheet, Summary, Target};
 use serde::Serialize;
@@ -37,6 +38,8 @@ struct Document<'a> {
     extras: &'a [Extra],
     targets: &'a [Target],
     settings: &'a [Setting],
+    measured: &'a [Measured],
+    measured_reason: Option<&'a str>,
     simulated_operations: u64,
 }
 
@@ -74,6 +77,8 @@ pub(super) fn json(sheet: &Sheet, quick: bool, cost: Cost) -> String {
         extras: &sheet.extras,
         targets: &sheet.targets,
         settings: &sheet.settings,
+        measured: sheet.measured.as_deref().unwrap_or(&[]),
+        measured_reason: sheet.measured.as_ref().err().map(String::as_str),
         simulated_operations: cost.operations,
     };
     serde_json::to_string_pretty(&document).expect("a sheet is plain data")

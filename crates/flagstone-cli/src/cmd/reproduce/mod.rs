@@ -12,8 +12,10 @@
 mod ask;
 mod document;
 mod html;
+mod measured;
 mod pareto;
 mod published;
+mod reasons;
 mod results;
 mod runner;
 mod s0;
@@ -42,7 +44,10 @@ const SEEDS: [&str; 5] = ["S0", "S1", "S2", "S3", "S4"];
 #[command(after_help = "Examples:
   flagstone reproduce --quick             all five documents in about 45 s of processor time
   flagstone reproduce S2 S3 --json -      two of them as one JSON document
-  flagstone reproduce all --html report.html --docs docs/results.md")]
+  flagstone reproduce all --html report.html --docs docs/results.md
+
+Exit codes: 0 done, whatever the figures say; 2 a wrong call or a file that cannot be written;
+130 interrupted (Ctrl-C): finished runs are in the cache and the next call goes on from there.")]
 pub struct Args {
     /// Documents: S0 to S4, or all [default: all]
     #[arg(value_name = "S0..S4|all")]
@@ -75,6 +80,11 @@ pub fn run(args: &Args) -> Outcome {
     } else {
         Effort::Full
     };
+    crate::exit::on_interrupt(if args.no_cache {
+        "flagstone: reproduce: interrupted; nothing was written\n"
+    } else {
+        "flagstone: reproduce: interrupted; finished runs are in the cache, the next call goes on from there\n"
+    });
     let asks = seeds.iter().flat_map(|seed| asks(seed, effort)).collect();
     let cache = (!args.no_cache).then(runner::cache_folder).flatten();
     let (runs, cost) = runner::run(asks, cache.as_deref());
@@ -82,6 +92,10 @@ pub fn run(args: &Args) -> Outcome {
     for seed in &seeds {
         fill(seed, &mut sheet, &runs, effort);
     }
+    sheet.measured = match effort {
+        Effort::Quick => Err(measured::QUICK.into()),
+        Effort::Full => measured::rows(&seeds),
+    };
     let to_stdout = args
         .json
         .as_ref()
@@ -148,15 +162,25 @@ fn fill(seed: &str, sheet: &mut Sheet, runs: &Runs, effort: Effort) {
     }
 }
 
-/// Finds out before the work whether a file can be written at the end.
+/// Finds out before the work whether a file can be written at the end, and writes nothing.
 fn writable(file: &Path) -> Result<(), Failure> {
+    if file.as_os_str() == "-" {
+        return Ok(());
+    }
     let folder = file
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());
+    let open = || match file.exists() {
+        true => std::fs::OpenOptions::new()
+            .append(true)
+            .open(file)
+            .map(drop),
+        false => tempfile::tempfile_in(folder.unwrap_or(Path::new("."))).map(drop),
+    };
     let refused = match folder {
-        _ if file.is_dir() => Some("is a directory"),
-        Some(folder) if !folder.is_dir() => Some("its directory does not exist"),
-        _ => None,
+        _ if file.is_dir() => Some("is a directory".to_owned()),
+        Some(folder) if !folder.is_dir() => Some("its directory does not exist".to_owned()),
+        _ => open().err().map(|error| error.to_string()),
     };
     match refused {
         None => Ok(()),
@@ -168,8 +192,14 @@ fn writable(file: &Path) -> Result<(), Failure> {
 }
 
 fn write(file: &Path, text: &str) -> Result<(), Failure> {
-    std::fs::write(file, text)
-        .map_err(|error| Failure::Usage(format!("reproduce: {}: {error}", file.display())))
+    // A pipe or a device is written to; a file is there whole or as it was.
+    let special = file.exists() && !file.is_file();
+    let written = if special {
+        std::fs::write(file, text)
+    } else {
+        runner::whole(file, text.as_bytes())
+    };
+    written.map_err(|error| Failure::Usage(format!("reproduce: {}: {error}", file.display())))
 }
 
 #[cfg(test)]
@@ -241,13 +271,28 @@ mod tests {
     }
 
     #[test]
-    fn the_page_needs_no_network_and_every_picture_has_words() {
+    fn the_page_fetches_nothing_is_small_and_every_chart_has_words_and_its_figures() {
         let page = html::page(&computed(), true);
-        assert!(!page.contains("http") && !page.contains("<script"));
-        let pictures = page.matches("role='img'").count();
-        assert!(pictures >= 5);
-        assert_eq!(page.matches("<title id=").count(), pictures);
-        assert_eq!(page.matches("<desc id=").count(), pictures);
+        assert!(page.contains("Content-Security-Policy") && page.contains("default-src 'none'"));
+        for fetched in [" src=", "<link rel='stylesheet'", "@import", "href='http"] {
+            let own = page.split("<script>").next().unwrap();
+            assert!(!own.contains(fetched), "{fetched}");
+        }
+        assert!(page.len() < 2_000_000, "{} bytes", page.len());
+        let charts = page.matches("<div class='chart' id=").count();
+        assert!(charts >= 5);
+        assert_eq!(page.matches("role='img' aria-label=").count(), charts);
+        let specs: Vec<serde_json::Value> = page
+            .split("data-chart=")
+            .skip(1)
+            .map(|rest| {
+                let text = rest.split_once('>').unwrap().1;
+                serde_json::from_str(text.split_once("</script>").unwrap().0).unwrap()
+            })
+            .collect();
+        assert_eq!(specs.len(), charts);
+        let described = |spec: &serde_json::Value| spec["description"].as_str().unwrap().len() > 40;
+        assert!(specs.iter().all(described));
     }
 
     #[test]

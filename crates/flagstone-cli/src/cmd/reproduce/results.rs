@@ -1,61 +1,35 @@
 //! `docs/results.md`: the sheet as a document that is kept with the code.
 
+use super::measured;
 use super::published::Published;
+use super::reasons;
 use super::sheet::{Cell, Sheet};
-use super::view::{error, figure, maybe, remarks, verdict};
+use super::view::{error, figure, maybe, measured_words, remarks, verdict};
 use core::fmt::Write;
 use std::path::Path;
 use std::process::Command;
 
-/// Each document: its name, where it was published, and why rows of it are not reached.
-const DOCUMENTS: [(&str, &str, &str); 5] = [
+/// Each document: its name and where it was published.
+const DOCUMENTS: [(&str, &str); 5] = [
     (
         "S0",
         "Feng Tang, \"mm/slub: increase the maximum slab order to 4 for big systems\", 5 September 2023",
-        "Gains have the published sign and rise with tasks, but waiting for the list lock comes out at \
-         about half of the published, so gains and shares are too small. hackbench does not contend \
-         at all here, probably because it has no more tasks than CPUs, where the real one has many \
-         times more. Shares of single functions are not booked. The base rows of mmap1 share one \
-         fitted think time; they are not hit exactly.",
     ),
     (
         "S1",
         "Christoph Lameter, answer on the SLUB regression, 21 December 2007",
-        "SLAB is near, but its CPU 0 is too slow from 64 to 256 B. SLUB's freeing CPUs come out at \
-         about half of the published cycles; the price of waiters on a test-and-set lock is the \
-         first suspect, not shown. At 8 B the simulation is in the contended state and the mail, it \
-         seems, in the other one: the phase diagram of the HTML report shows both. At 4096 B the \
-         kernel hands the request to the page allocator. Seven freeing CPUs of one run are nearly \
-         one figure: the 180 cells are about 40 independent ones.",
     ),
     (
         "S2",
         "Jay Patel, \"mm/slub: Reducing slub memory wastage\", 12 June 2023",
-        "The author's populations are not known; ours are of small machines just booted, every \
-         cache multiplied alike until the base's total is the published one. Total memory follows; \
-         wastage depends on which caches are many, and is up to two and a half times too large. \
-         After hackbench the 4K total hardly rises in the mail and more here: probably its objects \
-         are no longer spread evenly over the CPUs. One group of hackbench has fewer tasks than \
-         CPUs; start-up is not modelled. The 92 times of hackbench are six simulated speeds for \
-         each policy and a number of groups: evidence that the patch costs no time, no more.",
     ),
     (
         "S3",
         "Huang Ying, \"mm: PCP high auto-tuning\" (V3), 16 October 2023",
-        "AF_UNIX's scores follow; its lock share falls less than published, and data-cache misses \
-         are far too few: that cache is modelled by reuse distance only. SCTP's steps are small in \
-         both and partly of the wrong sign. kbuild gains almost three times what was published. It has no \
-         page cache here, so its memory in use is small and parked pages weigh many times the \
-         published 18.4 %; pagesets of patches 7 and 9 still grow when the longest window ends, so \
-         that figure is not even steady.",
     ),
     (
         "S4",
         "Pekka J Enberg, \"SLUB: dynamic per-cache MIN_PARTIAL\", 4 August 2008",
-        "What the document is about is not reproduced: the simulated bursts make no CPU give up an \
-         empty slab, and only there does 2.6.26 consult min_partial, so SLUB and dynamic SLUB are \
-         the same run by run, and spreads are far too small. Mean times inside their accuracy say \
-         little: they are speeds in the published unit. User time is not an allocator's.",
     ),
 ];
 
@@ -66,7 +40,7 @@ pub(super) fn markdown(sheet: &Sheet, quick: bool, beside: &Path) -> String {
         text,
         "Written by `flagstone reproduce --docs docs/results.md{}`; not by hand. Commit {}, simulated \
          code {}, on {}. Simulated figures come from the allocator on virtual CPUs in virtual time \
-         and do not depend on the host; nothing here was measured.\n",
+         and do not depend on the host; what was measured here stands under its own title.\n",
         if quick { " --quick" } else { "" },
         commit(beside),
         env!("SIMULATED_CODE_DIGEST"),
@@ -76,8 +50,8 @@ pub(super) fn markdown(sheet: &Sheet, quick: bool, beside: &Path) -> String {
     text.push_str(
         "Accuracies: S0 gains, S0 lock share, S1, the AF_UNIX scores and kbuild's time were stated \
          beforehand; those of S2, S4 and the other columns were chosen with first results in view, so \
-         \"inside\" means less there. The explanations are written by hand and only guesses where they \
-         say probably.\n\n",
+         \"inside\" means less there. An explanation stands here while its row is outside; all are written \
+         by hand and only guesses where they say probably.\n\n",
     );
     text.push_str(
         "A cell reads `published · got · flagstone`, then + inside the accuracy of its row, − \
@@ -85,7 +59,7 @@ pub(super) fn markdown(sheet: &Sheet, quick: bool, beside: &Path) -> String {
          else are in the JSON document (`--json`). Signs: a patched figure must lie on the published \
          side of what the *base got*.\n",
     );
-    for (seed, source, why) in DOCUMENTS {
+    for (seed, source) in DOCUMENTS {
         let cells: Vec<&Cell> = sheet
             .cells
             .iter()
@@ -94,11 +68,16 @@ pub(super) fn markdown(sheet: &Sheet, quick: bool, beside: &Path) -> String {
         if cells.is_empty() {
             continue;
         }
-        let _ = writeln!(text, "\n## {seed}\n\n{source}.\n\n{why}\n");
+        let _ = writeln!(
+            text,
+            "\n## {seed}\n\n{source}.\n\n{}\n",
+            reasons::of(seed, sheet)
+        );
         tables(&mut text, &cells);
         worst(&mut text, &cells);
     }
     targets(&mut text, sheet);
+    measured_rows(&mut text, sheet);
     settings(&mut text, sheet);
     text
 }
@@ -224,9 +203,28 @@ fn targets(text: &mut String, sheet: &Sheet) {
             target.seed, target.wanted, target.found
         );
     }
-    text.push_str(
-        "\nAll of it simulated or computed: the rows were not run on real threads by this command.\n",
+    text.push_str("\nAll of it simulated or computed.\n");
+}
+
+/// The default policy on real threads of the host.
+fn measured_rows(text: &mut String, sheet: &Sheet) {
+    let _ = writeln!(
+        text,
+        "\n## Measured on real threads\n\n{} A figure is the median of {} runs taken in turns, with \
+         their range; less is better; ranges that overlap are a tie. Times are CPU time of the thread \
+         that did the work. So few CPUs contend for little: this shows what the policy costs real \
+         threads, not what it gains on 224.",
+        measured::summary(sheet),
+        flagstone_sim::host::rows::RUNS
     );
+    let rows = measured::comparisons(sheet);
+    if rows.is_empty() {
+        return;
+    }
+    text.push_str("\n| row | figure | flagstone | others | |\n|---|---|---|---|---|\n");
+    for row in &rows {
+        let _ = writeln!(text, "| {} |", measured_words(row).join(" | "));
+    }
 }
 
 fn settings(text: &mut String, sheet: &Sheet) {

@@ -4,6 +4,7 @@
 //!   $XDG_CACHE_HOME/flagstone/reproduce/<hash of key>.json    { key, figures }
 //! ```
 //!
+//! A file that cannot be read as an answer is named on stderr, left out and written anew.
 //! A key holds a digest of the simulated code (core and simulator), the machine's figures, the
 //! policy's knobs, and the ask; a file whose key is not the very text is ignored. Failures are
 //! not kept. No cache directory, no cache: nothing fails for it.
@@ -15,12 +16,16 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 /// A kept answer.
 #[derive(Serialize, Deserialize)]
 struct Kept {
     key: String,
     figures: Figures,
+    /// Wall seconds of the run, for whoever wonders where the time goes.
+    #[serde(default)]
+    seconds: f64,
 }
 
 /// What a call cost.
@@ -76,35 +81,65 @@ fn answer(ask: &Ask, cache: Option<&Path>) -> (Result<Figures, String>, bool) {
         Err(line) => return (Err(line), true),
     };
     let file = cache.map(|folder| folder.join(format!("{:016x}.json", digest(key.as_bytes()))));
-    if let Some(figures) = file.as_deref().and_then(|file| recall(file, &key)) {
-        return (Ok(figures), false);
+    match file.as_deref().map(|file| (file, recall(file, &key))) {
+        Some((_, Ok(Some(figures)))) => return (Ok(figures), false),
+        Some((file, Err(why))) => eprintln!(
+            "flagstone: reproduce: {}: {why}; left out, the run is made again",
+            file.display()
+        ),
+        _ => {}
     }
+    let began = Instant::now();
     let answer = ask.run();
     if let (Ok(figures), Some(file)) = (&answer, file) {
-        keep(&file, key, figures);
+        keep(&file, key, figures, began.elapsed().as_secs_f64());
     }
     (answer, true)
 }
 
-fn recall(file: &Path, key: &str) -> Option<Figures> {
-    let kept: Kept = serde_json::from_slice(&std::fs::read(file).ok()?).ok()?;
-    (kept.key == key).then_some(kept.figures)
+/// The kept answer; none if there is none, or to another question.
+///
+/// # Errors
+/// In a few words, if there is a file that is not an answer.
+fn recall(file: &Path, key: &str) -> Result<Option<Figures>, String> {
+    let bytes = match std::fs::read(file) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error.to_string()),
+    };
+    let kept: Kept = serde_json::from_slice(&bytes)
+        .map_err(|error| format!("not a kept answer (line {})", error.line()))?;
+    Ok((kept.key == key).then_some(kept.figures))
 }
 
 /// Writes beside and renames, so that a reader never sees half a file. A cache that cannot be
 /// written is no failure.
-fn keep(file: &Path, key: String, figures: &Figures) {
+fn keep(file: &Path, key: String, figures: &Figures, seconds: f64) {
     let kept = Kept {
         key,
         figures: figures.clone(),
+        seconds,
     };
     let Ok(text) = serde_json::to_vec(&kept) else {
         return;
     };
-    let beside = file.with_extension(format!("{}.part", std::process::id()));
-    if std::fs::write(&beside, text).is_ok() {
-        let _ = std::fs::rename(&beside, file);
-    }
+    let _ = whole(file, &text);
+}
+
+/// Writes a file whole or not at all: beside it first, then in its place.
+pub(super) fn whole(file: &Path, text: &[u8]) -> std::io::Result<()> {
+    let folder = file
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    let mut beside = tempfile::Builder::new()
+        .prefix(".flagstone-")
+        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))
+        .tempfile_in(folder.unwrap_or(Path::new(".")))?;
+    std::io::Write::write_all(&mut beside, text)?;
+    beside
+        .persist(file)
+        .map(drop)
+        .map_err(|refused| refused.error)
 }
 
 /// FNV-1a: names a file; the key inside it decides.
@@ -164,9 +199,54 @@ mod tests {
             &folder.path().join(&name),
             "another question".into(),
             figures,
+            0.0,
         );
         let (_, cost) = run(vec![ask()], Some(folder.path()));
         assert_eq!((cost.made, cost.kept), (1, 0));
+    }
+
+    #[test]
+    fn a_damaged_answer_is_left_out_and_written_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let (first, _) = run(vec![ask()], Some(folder.path()));
+        let key = ask().key().unwrap();
+        let file = folder
+            .path()
+            .join(format!("{:016x}.json", digest(key.as_bytes())));
+        for damaged in [&b""[..], b"{\"key\":", b"[1]", &[0xff; 40]] {
+            std::fs::write(&file, damaged).unwrap();
+            assert!(
+                recall(&file, &key)
+                    .unwrap_err()
+                    .contains("not a kept answer")
+            );
+            let (again, cost) = run(vec![ask()], Some(folder.path()));
+            assert_eq!((cost.made, cost.kept), (1, 0));
+            assert_eq!(again.get(&ask()).unwrap(), first.get(&ask()).unwrap());
+            assert!(recall(&file, &key).unwrap().is_some());
+        }
+    }
+
+    #[test]
+    fn two_calls_at_once_share_a_cache_and_get_the_same_figures() {
+        let folder = tempfile::tempdir().unwrap();
+        let call = || run(vec![ask()], Some(folder.path())).0;
+        let both = std::thread::scope(|scope| {
+            [scope.spawn(call), scope.spawn(call)].map(|thread| thread.join().unwrap())
+        });
+        assert_eq!(both[0].get(&ask()).unwrap(), both[1].get(&ask()).unwrap());
+        assert_eq!(run(vec![ask()], Some(folder.path())).1.kept, 1);
+        let ends_well = |entry: std::io::Result<std::fs::DirEntry>| {
+            entry
+                .unwrap()
+                .path()
+                .extension()
+                .is_some_and(|ending| ending == "json")
+        };
+        assert!(
+            folder.path().read_dir().unwrap().all(ends_well),
+            "nothing half written"
+        );
     }
 
     #[test]

@@ -2,11 +2,11 @@
 //!
 //! Throughput of mmap1 is the harness's per-process operations a second. hackbench prints a score
 //! of its own; its base cell is the scale. Shares of `native_queued_spin_lock_slowpath` are the
-//! time tasks wait for locks. The shares of single slab functions are not regenerated: virtual
-//! time is booked by operation and lock, not by function.
+//! time tasks wait for locks; those of slab functions are their own time, waiting and what they
+//! call apart, as a profile counts it. The sheaf engine has none of these functions.
 
 use super::ask::{Ask, Effort, Figures, Look, Runs, Stat};
-use super::sheet::{Accuracy, Extra, Fill, Method, Setting, Sheet, Target, Versus};
+use super::sheet::{Accuracy, Extra, Fill, Method, Setting, Sheet, Target, Versus, tried};
 
 const SEED: &str = "S0";
 const BASE: &str = "linux-6.5";
@@ -99,7 +99,7 @@ pub(super) fn fill(sheet: &mut Sheet, runs: &Runs, effort: Effort) {
         source: "an earlier feasibility study; its 25 settings by hand and 370 by random search \
                  had the published rows in sight"
             .into(),
-        tried: 395,
+        tried: tried(MACHINE),
     });
     sheet.settings.push(Setting {
         seed: SEED,
@@ -185,15 +185,27 @@ fn shares(
         };
         sheet.fill(Method::Simulated, [table, SPIN, column], 0, fill);
         for function in functions {
-            let reason = "virtual time is booked by operation and lock, not by function";
-            let fill = Fill {
-                got: Some(Err(reason.into())),
-                profile: Some(ask.machine.into()),
-                ..Fill::default()
-            };
-            sheet.fill(Method::Simulated, [table, function, column], 0, fill);
+            own_time(sheet, runs, [table, function, column], ask, effort);
         }
     }
+}
+
+/// What one function of the engine takes by itself.
+fn own_time(sheet: &mut Sheet, runs: &Runs, at: [&str; 3], ask: &Ask, effort: Effort) {
+    let [table, function, column] = at;
+    let policy = if column == "base" { BASE } else { PATCHED };
+    let share = |f: &Figures| f.functions.get(function).copied().unwrap_or(0.0);
+    let got = runs.stat(&ask.under(policy), seeds(effort), share);
+    let fill = Fill {
+        got: Some(got.map(|stat| stat.pair())),
+        accuracy: Some(Accuracy::Factor(2.0)),
+        versus: (column == "patched")
+            .then(|| Versus::Cell([table, function, "base"].map(String::from), 0)),
+        profile: Some(ask.machine.into()),
+        note: Some("flagstone's engine has no such function".into()),
+        ..Fill::default()
+    };
+    sheet.fill(Method::Simulated, at, 0, fill);
 }
 
 fn targets(sheet: &mut Sheet, runs: &Runs, effort: Effort) {
@@ -250,11 +262,37 @@ fn targets(sheet: &mut Sheet, runs: &Runs, effort: Effort) {
     }
 }
 
+/// The larger machine, one seed each.
+fn large_extras(sheet: &mut Sheet, runs: &Runs) {
+    for policy in POLICIES {
+        let Ok(figures) = runs.get(&large().under(policy)) else {
+            continue;
+        };
+        for (what, unit, got) in [
+            ("memory in use", "MiB", figures.mean_bytes / 1048576.0),
+            ("list-lock share", "%", figures.list_share),
+            ("lock share", "%", figures.lock_share),
+            ("operations per task and second", "1/s", figures.ops),
+        ] {
+            sheet.extras.push(Extra {
+                seed: SEED,
+                table: what.into(),
+                row: "mmap1 1024 tasks".into(),
+                column: policy.into(),
+                got,
+                method: Method::Simulated,
+                unit,
+            });
+        }
+    }
+}
+
 fn extras(sheet: &mut Sheet, runs: &Runs, effort: Effort) {
     let mut kinds: Vec<(String, Ask)> = ROWS
         .map(|(row, tasks)| (format!("mmap1 {row}"), mmap1(tasks, effort)))
         .to_vec();
     kinds.push(("hackbench".into(), hackbench(effort)));
+    large_extras(sheet, runs);
     for (row, ask) in kinds {
         for (what, unit, figure) in [
             (

@@ -6,7 +6,7 @@
 //! CPUs keep up; the phase diagram shows sizes against a pause of the one side or the other.
 
 use super::ask::{Ask, Effort, Figures, Look, Runs};
-use super::sheet::{Accuracy, Extra, Fill, Method, Setting, Sheet, Target, Versus};
+use super::sheet::{Accuracy, Extra, Fill, Method, Setting, Sheet, Target, Versus, tried};
 
 const SEED: &str = "S1";
 const SLAB: &str = "slab-2.6.24";
@@ -22,6 +22,15 @@ pub(super) const PAUSES: [i64; 9] = [-8000, -4000, -2000, -1000, 0, 100, 200, 40
 /// Freeing CPUs of the flatness check, on a machine that has so many.
 const FREEING: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 const WIDE: &str = "intel-2s-128";
+/// One allocates, all others free, on today's machine and its larger kin, in full runs.
+const MANY: [(&str, u32); 4] = [
+    ("spr-2s-224", 56),
+    ("spr-2s-224", 112),
+    ("spr-2s-224", 224),
+    ("spr-2s-224@1024", 1024),
+];
+/// Bytes of an object there: 1024 tasks get ten million of them.
+const MANY_SIZE: usize = 16;
 /// The table of extras that the diagram is drawn from.
 pub(super) const PHASES: &str = "phase diagram: cycles of a freeing CPU under SLUB";
 
@@ -50,6 +59,13 @@ fn wide(freeing: u32) -> Ask {
     }
 }
 
+fn many((machine, tasks): (&'static str, u32), policy: &str) -> Ask {
+    Ask {
+        size: Some(MANY_SIZE),
+        ..Ask::new("one-alloc-n-free", machine, tasks, Look::ms(1, 1)).under(policy)
+    }
+}
+
 fn remedy(name: &str) -> String {
     format!("{SLUB}+{name}")
 }
@@ -65,6 +81,11 @@ pub(super) fn asks(effort: Effort) -> Vec<Ask> {
         asks.extend(PAUSES.map(|pause| paused(size, pause)));
     }
     asks.extend(FREEING.map(wide));
+    if effort == Effort::Full {
+        for place in MANY {
+            asks.extend([SLAB, SLUB, OWN].map(|policy| many(place, policy)));
+        }
+    }
     asks
 }
 
@@ -91,13 +112,16 @@ pub(super) fn fill(sheet: &mut Sheet, runs: &Runs, effort: Effort) {
     }
     regimes(sheet, runs, effort);
     flatness(sheet, runs);
+    for place in MANY {
+        crowd(sheet, runs, place);
+    }
     sheet.settings.push(Setting {
         seed: SEED,
         what: format!(
             "machine {MACHINE}: 300 cycles a transfer, 400 memory, 40 an atomic, 65 a waiter"
         ),
         source: "from an earlier feasibility study (counted under S0), which saw these rows".into(),
-        tried: 0,
+        tried: tried(MACHINE),
     });
 }
 
@@ -227,6 +251,43 @@ fn regimes(sheet: &mut Sheet, runs: &Runs, effort: Effort) {
             }
         }
     }
+}
+
+/// One allocates and everybody else frees: what an object costs either side.
+fn crowd(sheet: &mut Sheet, runs: &Runs, place: (&'static str, u32)) {
+    let found = [SLAB, SLUB, OWN].map(|policy| runs.get(&many(place, policy)).cloned());
+    let [Ok(slab), Ok(slub), Ok(own)] = found else {
+        return;
+    };
+    let tasks = place.1;
+    for (policy, figures) in [(SLAB, &slab), (SLUB, &slub), (OWN, &own)] {
+        for (column, got) in [("alloc", figures.alloc_ns), ("free", figures.free_ns)] {
+            sheet.extras.push(Extra {
+                seed: SEED,
+                table: format!("cost of one object of {MANY_SIZE} B, {policy}"),
+                row: format!("{tasks} tasks"),
+                column: column.into(),
+                got,
+                method: Method::Simulated,
+                unit: "ns",
+            });
+        }
+    }
+    let best = [
+        slab.alloc_ns.min(slub.alloc_ns),
+        slab.free_ns.min(slub.free_ns),
+    ];
+    sheet.targets.push(Target {
+        seed: SEED,
+        wanted: format!(
+            "{MANY_SIZE} B at {tasks} tasks: no slower than the better of SLAB and SLUB"
+        ),
+        found: format!(
+            "alloc {:.0} against {:.0}, free {:.0} against {:.0} ns",
+            own.alloc_ns, best[0], own.free_ns, best[1]
+        ),
+        reached: Some(own.alloc_ns <= best[0] && own.free_ns <= best[1]),
+    });
 }
 
 fn flatness(sheet: &mut Sheet, runs: &Runs) {

@@ -11,7 +11,7 @@
 //! the SCTP table (alloc_zone 106.3 beside a score of 106.4); they are compared so.
 
 use super::ask::{Ask, Effort, Figures, Look, Runs, Stat};
-use super::sheet::{Accuracy, Extra, Fill, Method, Setting, Sheet, Target, Versus};
+use super::sheet::{Accuracy, Extra, Fill, Method, Setting, Sheet, Target, Versus, tried};
 
 const SEED: &str = "S3";
 const BASE: &str = "linux-6.6";
@@ -66,6 +66,22 @@ const TABLES: [Table; 3] = [
     },
 ];
 
+/// Workloads that are also run with 1024 tasks, in full runs: one seed, a short look.
+const LARGE: [(&str, &str, &str); 2] = [
+    ("kbuild", "kbuild", "intel-2s-224@1024"),
+    ("lmbench3 UNIX (AF_UNIX)", "af-unix", "intel-2s-128@1024"),
+];
+
+fn large((_, workload, machine): (&str, &'static str, &'static str), policy: &str) -> Ask {
+    // Processes of a build live 45 ms.
+    let look = if workload == "kbuild" {
+        Look::ms(64, 64)
+    } else {
+        Look::ms(8, 8)
+    };
+    Ask::new(workload, machine, 1024, look).under(policy)
+}
+
 fn seeds(effort: Effort) -> u64 {
     effort.pick(1, 3)
 }
@@ -73,7 +89,7 @@ fn seeds(effort: Effort) -> u64 {
 fn run_of(table: Table, effort: Effort) -> Ask {
     let look = match table.workload {
         // Processes live 45 ms: a window must hold several.
-        "kbuild" => effort.pick(Look::ms(64, 64), Look::ms(256, 1024)),
+        "kbuild" => effort.pick(Look::ms(64, 64), Look::ms(256, 512)),
         _ => effort.pick(Look::ms(16, 16), Look::ms(64, 256)),
     };
     Ask::new(table.workload, table.machine, table.tasks, look)
@@ -85,6 +101,11 @@ pub(super) fn asks(effort: Effort) -> Vec<Ask> {
     for table in TABLES {
         for policy in STATES.map(|(_, policy)| policy).into_iter().chain([OWN]) {
             asks.extend(run_of(table, effort).under(policy).seeds(seeds(effort)));
+        }
+    }
+    if effort == Effort::Full {
+        for place in LARGE {
+            asks.extend([BASE, LAST, OWN].map(|policy| large(place, policy)));
         }
     }
     asks
@@ -100,6 +121,9 @@ pub(super) fn fill(sheet: &mut Sheet, runs: &Runs, effort: Effort) {
     }
     overhead(sheet, runs, effort);
     layout(sheet);
+    for place in LARGE {
+        crowd(sheet, runs, place);
+    }
     sheet.settings.push(Setting {
         seed: SEED,
         what: "outside the allocator: kbuild 5000 ns a page, AF_UNIX 1000 ns a buffer".into(),
@@ -110,7 +134,7 @@ pub(super) fn fill(sheet: &mut Sheet, runs: &Runs, effort: Effort) {
         seed: SEED,
         what: "SCTP: 9000 ns a message; machines intel-2s-224 and intel-2s-128".into(),
         source: "a choice; the machines' figures are those of spr-2s-224 or estimates".into(),
-        tried: 1,
+        tried: 1 + tried("intel-2s-224") + tried("intel-2s-128"),
     });
 }
 
@@ -236,6 +260,45 @@ fn targets(sheet: &mut Sheet, runs: &Runs, table: Table, effort: Effort) {
             });
         }
     }
+}
+
+/// The same with 1024 tasks.
+fn crowd(sheet: &mut Sheet, runs: &Runs, place: (&'static str, &'static str, &'static str)) {
+    let found = [BASE, LAST, OWN].map(|policy| runs.get(&large(place, policy)).cloned());
+    let [Ok(base), Ok(last), Ok(own)] = found else {
+        return;
+    };
+    for (row, figures) in [("base", &base), ("patch9", &last), (OWN, &own)] {
+        for (column, got, unit) in [
+            ("zone-lock share", figures.zone_share, "%"),
+            ("operations per task and second", figures.ops, "1/s"),
+            ("memory in use", figures.mean_bytes / 1048576.0, "MiB"),
+        ] {
+            sheet.extras.push(Extra {
+                seed: SEED,
+                table: format!("{} with 1024 tasks", place.0),
+                row: row.into(),
+                column: column.into(),
+                got,
+                method: Method::Simulated,
+                unit,
+            });
+        }
+    }
+    sheet.targets.push(Target {
+        seed: SEED,
+        wanted: format!(
+            "{} at 1024 tasks: zone-lock share at most patch 9's",
+            place.0
+        ),
+        found: format!(
+            "{:.1} % against {:.1} %, throughput {:+.1} %",
+            own.zone_share,
+            last.zone_share,
+            (own.ops / last.ops - 1.0) * 100.0
+        ),
+        reached: Some(own.zone_share <= last.zone_share),
+    });
 }
 
 /// Memory of patch 9 over the base's while kbuild runs.

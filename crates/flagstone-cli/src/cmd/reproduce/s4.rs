@@ -4,12 +4,13 @@
 //! made of its speed: the time the published work would take, the work being what SLUB's mean
 //! does in SLUB's mean real time (fitted: that cell). System time moves with the time spent in
 //! the allocator, from SLUB's mean (fitted). Spread is over seeds; a short window spreads more
-//! than a run of 23 seconds would. User time is not an allocator's figure.
+//! than a run of 23 seconds would. User time is what the two processors have left of the real time:
+//! what a run spends outside the allocator, with SLUB's mean as the scale (fitted).
 //!
 //! What min_partial decides is page-allocator work: its calls and their spread stand beside.
 
 use super::ask::{Ask, Effort, Figures, Look, Runs, Stat};
-use super::sheet::{Accuracy, Extra, Fill, Method, Setting, Sheet, Target, Versus};
+use super::sheet::{Accuracy, Extra, Fill, Method, Setting, Sheet, Target, Versus, tried};
 
 const SEED: &str = "S4";
 const BASE: &str = "linux-2.6.26";
@@ -47,6 +48,8 @@ struct Scale {
     sys: f64,
     /// Nanoseconds in the allocator for an operation, at the base's mean.
     allocator: f64,
+    /// Seconds of user time for a nanosecond outside the allocator.
+    user: f64,
 }
 
 impl Scale {
@@ -57,6 +60,7 @@ impl Scale {
             work: sheet.published(REAL, "SLUB", "avg") / seconds.mean,
             sys: sheet.published(SYS, "SLUB", "avg"),
             allocator: runs.stat(&ask, SEEDS, allocator)?.mean,
+            user: sheet.published(USER, "SLUB", "avg") / runs.stat(&ask, SEEDS, outside)?.mean,
         })
     }
 
@@ -64,10 +68,19 @@ impl Scale {
         self.work / figures.ops
     }
 
+    fn user(self, figures: &Figures) -> f64 {
+        self.user * outside(figures)
+    }
+
     fn system(self, figures: &Figures) -> f64 {
         // Two tasks work on every operation; `ops` counts each task's share of them.
         self.sys + 2.0 * self.work * (allocator(figures) - self.allocator) / 1e9
     }
+}
+
+/// Nanoseconds of both tasks outside the allocator for one segment, waiting for each other included.
+fn outside(figures: &Figures) -> f64 {
+    1e9 / figures.ops - allocator(figures)
 }
 
 /// Nanoseconds in the allocator for one segment: two objects allocated, two freed.
@@ -80,24 +93,23 @@ pub(super) fn fill(sheet: &mut Sheet, runs: &Runs, effort: Effort) {
     let ask = netio(effort);
     let scale = Scale::new(sheet, runs, &ask);
     for (row, policy) in ROWS {
-        let stat = |policy: &str, real: bool| {
+        type Time = fn(Scale, &Figures) -> f64;
+        let stat = |policy: &str, time: Time| {
             let scale = scale.clone()?;
-            runs.stat(&ask.under(policy), SEEDS, |figures| {
-                if real {
-                    scale.real(figures)
-                } else {
-                    scale.system(figures)
-                }
-            })
+            runs.stat(&ask.under(policy), SEEDS, |figures| time(scale, figures))
         };
-        let [real, sys] = [true, false].map(|which| (stat(policy, which), stat(OWN, which).ok()));
+        let times: [Time; 3] = [Scale::real, Scale::system, Scale::user];
+        let [real, sys, user] = times.map(|time| (stat(policy, time), stat(OWN, time).ok()));
         // The table holds the columns in shifted pairs: real and sys, sys and user, user.
-        for (table, nth, found) in [(REAL, 0, &real), (REAL, 1, &sys), (SYS, 0, &sys)] {
+        let all = [
+            (REAL, 0, &real),
+            (REAL, 1, &sys),
+            (SYS, 0, &sys),
+            (SYS, 1, &user),
+            (USER, 0, &user),
+        ];
+        for (table, nth, found) in all {
             cells(sheet, table, nth, row, &found.0, found.1);
-        }
-        for (table, nth) in [(SYS, 1), (USER, 0)] {
-            let reason = "user time is not an allocator's figure".to_owned();
-            cells(sheet, table, nth, row, &Err(reason), None);
         }
     }
     targets(sheet, runs, &ask);
@@ -106,7 +118,7 @@ pub(super) fn fill(sheet: &mut Sheet, runs: &Runs, effort: Effort) {
         seed: SEED,
         what: "netio: work of a run and constant part of system time".into(),
         source: "fitted to SLUB's mean real and sys time; bursts are the workload's choice".into(),
-        tried: 1,
+        tried: 1 + tried("x86-2way-2008"),
     });
 }
 
@@ -127,7 +139,11 @@ fn cells(
     ];
     for (column, pick, accuracy) in columns {
         let slub = [table, "SLUB", column].map(String::from);
-        let shifted = nth == 1 && table == REAL;
+        let shifted = match (table, nth) {
+            (REAL, 1) => Some("transcribed under real time; these are sys times"),
+            (SYS, 1) => Some("transcribed under sys time; these are user times"),
+            _ => None,
+        };
         let fill = Fill {
             got: Some(found.clone().map(|stat| (pick(stat), None))),
             own: own.map(pick),
@@ -135,7 +151,7 @@ fn cells(
             accuracy: Some(accuracy),
             versus: (row != "SLUB").then_some(Versus::Cell(slub, nth)),
             profile: Some("x86-2way-2008, 50 seeds".into()),
-            note: shifted.then(|| "transcribed under real time; these are sys times".into()),
+            note: shifted.map(String::from),
         };
         sheet.fill(Method::Simulated, [table, row, column], nth, fill);
     }

@@ -8,6 +8,7 @@
 //! A cell that a parameter was fitted to, or that is 100 by definition, is marked `fitted` and
 //! counts in neither sum. A cell without a figure carries its reason.
 
+use super::measured;
 use super::published::{self, Published};
 use serde::Serialize;
 
@@ -188,6 +189,11 @@ pub(super) struct Setting {
     pub(super) tried: u32,
 }
 
+/// Values tried while a machine's profile was fitted, as the profile says.
+pub(super) fn tried(machine: &str) -> u32 {
+    flagstone_sim::Machine::named(machine).map_or(0, |machine| machine.settings_tried)
+}
+
 /// Everything one call produces.
 #[derive(Clone, Debug)]
 pub(super) struct Sheet {
@@ -199,6 +205,8 @@ pub(super) struct Sheet {
     pub(super) targets: Vec<Target>,
     /// What decides the figures.
     pub(super) settings: Vec<Setting>,
+    /// What was measured on real threads.
+    pub(super) measured: measured::Found,
 }
 
 impl Sheet {
@@ -224,6 +232,7 @@ impl Sheet {
             extras: Vec::new(),
             targets: Vec::new(),
             settings: Vec::new(),
+            measured: Err("not asked for".into()),
         }
     }
 

@@ -1,5 +1,6 @@
 //! The sheet as tables for people.
 
+use super::measured;
 use super::sheet::{Cell, Sheet};
 use comfy_table::{CellAlignment, Table};
 
@@ -57,6 +58,7 @@ pub(super) fn print(sheet: &Sheet) {
     }
     reasons(sheet);
     targets(sheet);
+    measured_rows(sheet);
     println!("{}", sheet.summary().line());
 }
 
@@ -130,6 +132,45 @@ fn reasons(sheet: &Sheet) {
         let what = if missing { "no figure" } else { "remark" };
         println!("{what}, {count} cells: {line}");
     }
+}
+
+/// What was measured, policy beside policy.
+fn measured_rows(sheet: &Sheet) {
+    let rows = measured::comparisons(sheet);
+    if !rows.is_empty() {
+        let mut table = Table::new();
+        table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
+        table.set_header(["row", "figure", "flagstone", "others", ""]);
+        for row in &rows {
+            table.add_row(measured_words(row));
+        }
+        println!("{table}");
+    }
+    println!("{}", measured::summary(sheet));
+}
+
+/// Row, figure, ours with its range, the others with theirs, and how ours came out.
+pub(super) fn measured_words(row: &measured::Comparison<'_>) -> [String; 5] {
+    let range = |m: &measured::Measured| {
+        format!(
+            "{} ({} to {})",
+            figure(m.median),
+            figure(m.low),
+            figure(m.high)
+        )
+    };
+    let others: Vec<String> = row
+        .others
+        .iter()
+        .map(|other| format!("{} {}", other.policy, range(other)))
+        .collect();
+    [
+        format!("{} {}", row.own.seed, row.own.row),
+        format!("{}, {}", row.own.column, row.own.unit),
+        range(row.own),
+        others.join("; "),
+        row.verdict().into(),
+    ]
 }
 
 fn targets(sheet: &Sheet) {

@@ -1,22 +1,44 @@
-//! Charts as SVG text: lines over named places, points in a plane, and a map of shaded cells.
+//! Charts as specifications for the chart library that the page carries, with the same figures in
+//! words and as a table.
 //!
-//! Every chart is a picture with a title and a description in words; the same figures follow it
-//! as a table. Colours come from classes (`s0` to `s6`), so that a dark page can change them, and
-//! every series has its own mark and dash as well.
+//! ```text
+//!   Chart, Spots, Map ──► specification (JSON) ──► page.js ──► Vega ──► SVG in the page's colours
+//!                    └──► description, table: for readers without a picture
+//! ```
+//!
+//! Colours are the page's own variables, so that light and dark need no second drawing. Places
+//! stand at whole numbers and series a little beside each other: error bars do not hide.
 
 use crate::cmd::reproduce::view::figure;
 use core::fmt::Write;
+use serde_json::{Value, json};
 
-const WIDTH: f64 = 680.0;
-const HEIGHT: f64 = 340.0;
-const LEFT: f64 = 64.0;
-const RIGHT: f64 = 16.0;
-const TOP: f64 = 14.0;
-const BOTTOM: f64 = 58.0;
+/// Colours by style: 0 and 2 are published, 1 and 6 simulated, 3 our own.
+const COLOURS: [&str; 7] = [
+    "var(--c0)",
+    "var(--c1)",
+    "var(--c2)",
+    "var(--c3)",
+    "var(--c4)",
+    "var(--c5)",
+    "var(--c6)",
+];
+/// Marks by style.
+const SHAPES: [&str; 7] = [
+    "circle",
+    "square",
+    "diamond",
+    "triangle-up",
+    "triangle-down",
+    "cross",
+    "cross",
+];
+/// Pixels of a chart's plane.
+const HEIGHT: u32 = 300;
 
-/// One line of a chart.
+/// A line of a chart: one figure for each place, or none.
 pub(super) struct Series {
-    /// Its name.
+    /// In the legend.
     pub(super) name: String,
     /// Colour, mark and dash: 0 to 6.
     pub(super) style: usize,
@@ -48,135 +70,40 @@ pub(super) fn escape(text: &str) -> String {
         .replace('<', "&lt;")
         .replace('>', "&gt;")
         .replace('"', "&quot;")
+        .replace('\'', "&#39;")
 }
 
-/// A vertical or horizontal scale.
-struct Scale {
-    low: f64,
-    high: f64,
-    log: bool,
-}
-
-impl Scale {
-    fn over(values: impl Iterator<Item = f64> + Clone, log: bool) -> Self {
-        let least = values.clone().fold(f64::INFINITY, f64::min);
-        let most = values.fold(f64::NEG_INFINITY, f64::max);
-        if log {
-            return Self {
-                low: 10f64.powf(least.max(1e-6).log10().floor()),
-                high: 10f64.powf(most.max(1e-5).log10().ceil()),
-                log,
-            };
-        }
-        let room = if least < 0.0 || least > 0.5 * most {
-            (most - least).max(most.abs() * 0.02) * 0.1
-        } else {
-            0.0
-        };
-        let low = if least >= 0.0 && room == 0.0 {
-            0.0
-        } else {
-            least - room
-        };
-        Self {
-            low,
-            high: most + (most - low).max(1e-9) * 0.06,
-            log,
-        }
-    }
-
-    /// From 0 to 1.
-    fn part(&self, value: f64) -> f64 {
-        if self.log {
-            (value.max(self.low) / self.low).log10() / (self.high / self.low).log10().max(1e-9)
-        } else {
-            (value - self.low) / (self.high - self.low)
-        }
-    }
-
-    fn ticks(&self) -> Vec<f64> {
-        if self.log {
-            let (low, high) = (
-                self.low.log10().round() as i32,
-                self.high.log10().round() as i32,
-            );
-            return (low..=high).map(|power| 10f64.powi(power)).collect();
-        }
-        let rough = (self.high - self.low) / 5.0;
-        let power = 10f64.powf(rough.log10().floor());
-        let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * power);
-        let step = steps
-            .into_iter()
-            .find(|step| *step >= rough)
-            .unwrap_or(rough);
-        let first = (self.low / step).ceil();
-        (0..12)
-            .map(|index| (first + f64::from(index)) * step)
-            .take_while(|tick| *tick <= self.high)
-            .collect()
-    }
-}
-
-fn y_of(scale: &Scale, value: f64) -> f64 {
-    HEIGHT - BOTTOM - scale.part(value) * (HEIGHT - TOP - BOTTOM)
-}
-
-fn short(value: f64) -> String {
-    let size = value.abs();
-    if size >= 1e6 {
-        format!("{}M", value / 1e6)
-    } else if size >= 1e4 {
-        format!("{}k", value / 1e3)
-    } else if size >= 10.0 || value == 0.0 {
-        format!("{value:.0}")
-    } else {
-        format!("{value:.2}")
-    }
-}
-
-/// A mark of one of seven shapes.
-fn mark(style: usize, x: f64, y: f64) -> String {
-    let r = 4.5;
-    let path = match style % 7 {
-        0 => return format!("<circle class='m s0' cx='{x:.1}' cy='{y:.1}' r='{r}'/>"),
-        1 => format!("M{:.1} {:.1}h9v9h-9z", x - r, y - r),
-        2 => format!("M{x:.1} {:.1}l6 6-6 6-6-6z", y - 6.0),
-        3 => format!("M{x:.1} {:.1}l6 10h-12z", y - 6.0),
-        4 => format!("M{x:.1} {:.1}l6-10h-12z", y + 6.0),
-        5 => format!("M{:.1} {:.1}l9 9m0-9l-9 9", x - r, y - r),
-        _ => format!("M{:.1} {y:.1}h10m-5-5v10", x - 5.0),
-    };
-    format!("<path class='m s{}' d='{path}'/>", style % 7)
-}
-
-fn open(id: &str, title: &str, description: &str) -> String {
+/// A place for a drawing, and what is to be drawn there: `language` is the grammar it is in.
+pub(super) fn drawing(id: &str, language: &str, title: &str, words: &str, spec: &Value) -> String {
+    // `</` would end the element that carries the specification.
+    let text = spec.to_string().replace("</", "<\\/");
     format!(
-        "<svg viewBox='0 0 {WIDTH} {HEIGHT}' role='img' aria-labelledby='{id}-t {id}-d'>\
-         <title id='{id}-t'>{}</title><desc id='{id}-d'>{}</desc>",
+        "<div class='chart' id='{id}' role='img' aria-label='{}. {}'></div>\
+         <script type='application/json' data-chart='{id}' data-language='{language}'>{text}</script>",
         escape(title),
-        escape(description)
+        escape(words)
     )
 }
 
-fn axis(svg: &mut String, scale: &Scale, unit: &str) {
-    for tick in scale.ticks() {
-        let y = y_of(scale, tick);
-        let _ = write!(
-            svg,
-            "<path class='grid' d='M{LEFT} {y:.1}H{}'/><text class='tick' x='{}' y='{:.1}' \
-             text-anchor='end'>{}</text>",
-            WIDTH - RIGHT,
-            LEFT - 6.0,
-            y + 4.0,
-            short(tick)
-        );
-    }
-    let _ = write!(
-        svg,
-        "<text class='tick' transform='translate(14 {}) rotate(-90)' text-anchor='middle'>{}</text>",
-        (HEIGHT - BOTTOM + TOP) / 2.0,
-        escape(unit)
-    );
+/// How everything looks, in the page's variables.
+fn look() -> Value {
+    let axis = json!({
+        "labelColor": "var(--soft)", "titleColor": "var(--soft)", "gridColor": "var(--line)",
+        "domainColor": "var(--line)", "tickColor": "var(--line)", "labelFontSize": 12,
+        "titleFontSize": 12, "titleFontWeight": "normal"
+    });
+    json!({
+        "background": null,
+        "font": "system-ui, sans-serif",
+        "axis": axis,
+        "legend": { "labelColor": "var(--ink)", "labelFontSize": 13, "labelLimit": 300 },
+        "view": { "stroke": null }
+    })
+}
+
+fn names(styles: &[usize], of: &[&str; 7]) -> Vec<String> {
+    let name = |style: &usize| of[style % 7].to_owned();
+    styles.iter().map(name).collect()
 }
 
 impl Chart {
@@ -202,61 +129,133 @@ impl Chart {
         words
     }
 
-    /// The picture.
-    pub(super) fn svg(&self) -> String {
-        let points = self
-            .series
-            .iter()
-            .flat_map(|line| line.points.iter().flatten());
-        let ends = points.flat_map(|(value, sd)| {
-            let sd = sd.unwrap_or(0.0);
-            [value + sd, if self.log { *value } else { value - sd }]
-        });
-        let scale = Scale::over(ends, self.log);
-        let mut svg = open(&self.id, &self.title, &self.description());
-        axis(&mut svg, &scale, &self.unit);
-        let step = (WIDTH - LEFT - RIGHT) / self.places.len().max(1) as f64;
-        let x_of = |place: usize, line: usize| {
-            let shift = line as f64 - (self.series.len() as f64 - 1.0) / 2.0;
-            LEFT + step * (place as f64 + 0.5) + shift * (step / 12.0).min(7.0)
-        };
-        for (place, name) in self.places.iter().enumerate() {
-            let x = LEFT + step * (place as f64 + 0.5);
-            let y = HEIGHT - BOTTOM + 16.0;
-            let _ = write!(
-                svg,
-                "<text class='tick' transform='translate({x:.1} {y}) rotate({})' \
-                 text-anchor='{}'>{}</text>",
-                if self.places.len() > 6 { -28 } else { 0 },
-                if self.places.len() > 6 {
-                    "end"
-                } else {
-                    "middle"
-                },
-                escape(name)
-            );
-        }
+    /// One row for each point: where, how much, from where to where, and all of it in words.
+    fn rows(&self) -> Vec<Value> {
+        let middle = (self.series.len() as f64 - 1.0) / 2.0;
+        let mut rows = Vec::new();
         for (index, line) in self.series.iter().enumerate() {
-            draw_line(&mut svg, &scale, line, |place| x_of(place, index));
+            for (at, (place, point)) in self.places.iter().zip(&line.points).enumerate() {
+                let Some((value, sd)) = point else { continue };
+                let bar = sd.filter(|sd| *sd > 0.0);
+                let spread = bar.map_or(String::new(), |sd| format!(" ± {}", figure(sd)));
+                rows.push(json!({
+                    "at": at as f64 + (index as f64 - middle) * 0.06,
+                    "value": value,
+                    "low": bar.map(|sd| if self.log { (value - sd).max(value / 10.0) } else { value - sd }),
+                    "high": bar.map(|sd| value + sd),
+                    "series": line.name,
+                    "words": format!("{}, {place}: {}{spread} {}", line.name, figure(*value), self.unit),
+                }));
+            }
         }
-        svg.push_str("</svg>");
-        svg
+        rows
     }
 
-    /// The legend, as a list.
-    pub(super) fn legend(&self) -> String {
-        let mut list = String::from("<ul class='legend'>");
-        for line in &self.series {
-            let _ = write!(
-                list,
-                "<li><svg viewBox='0 0 28 14' aria-hidden='true'><path class='l s{0}' d='M2 7H26'/>{1}\
-                 </svg>{2}</li>",
-                line.style % 7,
-                mark(line.style, 14.0, 7.0),
-                escape(&line.name)
-            );
-        }
-        list + "</ul>"
+    /// Whether the vertical axis begins at zero: not where all figures are far from it.
+    fn from_zero(&self) -> bool {
+        let points = self.series.iter().flat_map(|line| &line.points);
+        let values: Vec<f64> = points.flatten().map(|(value, _)| *value).collect();
+        let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        least <= 0.5 * most
+    }
+
+    /// The specification (Vega-Lite).
+    fn specification(&self) -> Value {
+        let series: Vec<&String> = self.series.iter().map(|line| &line.name).collect();
+        let styles: Vec<usize> = self.series.iter().map(|line| line.style % 7).collect();
+        let dashes: Vec<Value> = styles
+            .iter()
+            .map(|style| {
+                if matches!(style, 0 | 2) {
+                    json!([6, 4])
+                } else {
+                    json!([1, 0])
+                }
+            })
+            .collect();
+        let joined: Vec<&String> = self
+            .series
+            .iter()
+            .filter(|l| l.joined)
+            .map(|l| &l.name)
+            .collect();
+        let slanted = self.places.len() > 6;
+        let across = json!({
+            "field": "at", "type": "quantitative",
+            "scale": { "domain": [-0.5, self.places.len() as f64 - 0.5], "nice": false, "zero": false },
+            "axis": {
+                "title": null, "grid": false, "values": (0..self.places.len()).collect::<Vec<_>>(),
+                "labelExpr": format!("{}[datum.value]", json!(self.places)),
+                "labelAngle": if slanted { -30 } else { 0 }, "labelOverlap": true
+            }
+        });
+        let scale = if self.log {
+            json!({ "type": "log", "nice": false, "padding": 10 })
+        } else {
+            json!({ "zero": self.from_zero(), "nice": true })
+        };
+        let up = |field: &str| {
+            json!({
+                "field": field, "type": "quantitative", "scale": scale,
+                "axis": { "title": self.unit, "tickCount": 5, "format": "~s", "labelLimit": 60 }
+            })
+        };
+        let colour = json!({
+            "field": "series", "type": "nominal",
+            "scale": { "domain": series, "range": names(&styles, &COLOURS) },
+            "legend": {
+                "title": null, "orient": "bottom", "symbolStrokeWidth": 0,
+                "columns": { "expr": "containerSize()[0] < 480 ? 1 : containerSize()[0] < 720 ? 2 : 3" }
+            }
+        });
+        let shape = json!({
+            "field": "series", "type": "nominal",
+            "scale": { "domain": series, "range": names(&styles, &SHAPES) }
+        });
+        let dash = json!({
+            "field": "series", "type": "nominal",
+            "scale": { "domain": series, "range": dashes }
+        });
+        json!({
+            "width": "container", "height": HEIGHT,
+            "autosize": { "type": "fit-x", "contains": "padding" },
+            "description": format!("{}. {}", self.title, self.description()),
+            "config": look(),
+            "data": { "values": self.rows() },
+            "layer": [
+                {
+                    "transform": [{ "filter": { "field": "series", "oneOf": joined } }],
+                    "mark": { "type": "line", "strokeWidth": 2, "aria": false },
+                    "encoding": { "x": across, "y": up("value"), "color": colour, "strokeDash": dash }
+                },
+                {
+                    "transform": [{ "filter": "isValid(datum.low)" }],
+                    "mark": { "type": "rule", "strokeWidth": 1.5, "aria": false },
+                    "encoding": { "x": across, "y": up("low"), "y2": { "field": "high" }, "color": colour }
+                },
+                {
+                    "mark": { "type": "point", "filled": true, "size": 60, "opacity": 1 },
+                    "encoding": {
+                        "x": across, "y": up("value"), "color": colour, "shape": shape,
+                        "description": { "field": "words", "type": "nominal" },
+                        "tooltip": { "field": "words", "type": "nominal" }
+                    }
+                }
+            ]
+        })
+    }
+
+    /// The picture.
+    pub(super) fn picture(&self) -> String {
+        let words = self.description();
+        drawing(
+            &self.id,
+            "vega-lite",
+            &self.title,
+            &words,
+            &self.specification(),
+        )
     }
 
     /// The figures as a table.
@@ -287,32 +286,6 @@ impl Chart {
     }
 }
 
-fn draw_line(svg: &mut String, scale: &Scale, line: &Series, x_of: impl Fn(usize) -> f64) {
-    let style = line.style % 7;
-    let mut path = String::new();
-    for (place, point) in line.points.iter().enumerate() {
-        let Some((value, sd)) = point else { continue };
-        let (x, y) = (x_of(place), y_of(scale, *value));
-        if let Some(sd) = sd.filter(|sd| *sd > 0.0) {
-            let _ = write!(
-                svg,
-                "<path class='bar s{style}' d='M{x:.1} {:.1}V{:.1}'/>",
-                y_of(scale, value - sd),
-                y_of(scale, value + sd)
-            );
-        }
-        let _ = write!(
-            path,
-            "{}{x:.1} {y:.1}",
-            if path.is_empty() { 'M' } else { 'L' }
-        );
-        svg.push_str(&mark(style, x, y));
-    }
-    if line.joined {
-        let _ = write!(svg, "<path class='l s{style}' d='{path}'/>");
-    }
-}
-
 /// A point in the plane of [`plane`].
 pub(super) struct Spot {
     /// Its name.
@@ -325,84 +298,94 @@ pub(super) struct Spot {
     pub(super) style: usize,
 }
 
-/// Points in a plane, each with its number beside it; [`numbered`] says which is which.
+impl Spot {
+    fn words(&self, units: [&str; 2]) -> String {
+        format!(
+            "{}: {} {}, {} {}",
+            self.name,
+            figure(self.y),
+            units[1],
+            figure(self.x),
+            units[0]
+        )
+    }
+}
+
+/// Points in a plane, each with its number beside it where there is room; [`numbered`] says which
+/// is which. In Vega itself, whose labels keep out of each other's way.
 pub(super) fn plane(id: &str, title: &str, units: [&str; 2], spots: &[Spot]) -> String {
-    let across = Scale::over(spots.iter().map(|spot| spot.x), false);
-    let up = Scale::over(spots.iter().map(|spot| spot.y), false);
-    let words: Vec<String> = spots
+    let words: Vec<String> = spots.iter().map(|spot| spot.words(units)).collect();
+    let words = words.join("; ");
+    let rows: Vec<Value> = spots
         .iter()
-        .map(|s| {
-            format!(
-                "{}: {} {}, {} {}",
-                s.name,
-                figure(s.x),
-                units[0],
-                figure(s.y),
-                units[1]
-            )
+        .enumerate()
+        .map(|(index, spot)| {
+            json!({
+                "x": spot.x, "y": spot.y, "number": (index + 1).to_string(),
+                "colour": COLOURS[spot.style % 7], "shape": SHAPES[spot.style % 7],
+                "words": spot.words(units)
+            })
         })
         .collect();
-    let mut svg = open(id, title, &words.join("; "));
-    axis(&mut svg, &up, units[1]);
-    let width = WIDTH - LEFT - RIGHT - 90.0;
-    for tick in across.ticks() {
-        let x = LEFT + across.part(tick) * width;
-        let _ = write!(
-            svg,
-            "<text class='tick' x='{x:.1}' y='{}' text-anchor='middle'>{}</text>",
-            HEIGHT - BOTTOM + 18.0,
-            short(tick)
-        );
-    }
-    let _ = write!(
-        svg,
-        "<text class='tick' x='{}' y='{}' text-anchor='middle'>{}</text>",
-        LEFT + width / 2.0,
-        HEIGHT - 14.0,
-        escape(units[0])
-    );
-    let mut taken: Vec<(f64, f64)> = Vec::new();
-    for (index, spot) in spots.iter().enumerate() {
-        let (x, y) = (LEFT + across.part(spot.x) * width, y_of(&up, spot.y));
-        // Numbers that would lie on each other move right.
-        let mut label = x + 8.0;
-        while taken
-            .iter()
-            .any(|(a, b)| (a - label).abs() < 15.0 && (b - y).abs() < 11.0)
-        {
-            label += 15.0;
-        }
-        taken.push((label, y));
-        svg.push_str(&mark(spot.style, x, y));
-        if label > x + 9.0 {
-            let _ = write!(
-                svg,
-                "<path class='grid' d='M{x:.1} {y:.1}H{:.1}'/>",
-                label - 1.0
-            );
-        }
-        let _ = write!(
-            svg,
-            "<text class='name' x='{label:.1}' y='{:.1}'>{}</text>",
-            y + 4.0,
-            index + 1
-        );
-    }
-    svg + "</svg>"
+    let scale = |name: &str, range: &str| {
+        let domain = json!({ "data": "spots", "field": name });
+        json!({ "name": name, "type": "linear", "domain": domain, "range": range, "nice": true,
+                "zero": false, "padding": 12 })
+    };
+    let axis = |name: &str, orient: &str, title: &str| {
+        json!({ "scale": name, "orient": orient, "grid": true, "title": title, "tickCount": 6,
+                "format": "~s", "labelOverlap": true })
+    };
+    let spec = json!({
+        "description": format!("{title}. {words}"),
+        "config": look(),
+        "autosize": { "type": "fit-x", "contains": "padding" },
+        "height": 360,
+        "signals": [{
+            "name": "width", "init": "containerSize()[0]",
+            "on": [{ "events": "window:resize", "update": "containerSize()[0]" }]
+        }],
+        "data": [{ "name": "spots", "values": rows }],
+        "scales": [scale("x", "width"), scale("y", "height")],
+        "axes": [axis("x", "bottom", units[0]), axis("y", "left", units[1])],
+        "marks": [
+            {
+                "name": "points", "type": "symbol", "from": { "data": "spots" },
+                "encode": {
+                    "enter": {
+                        "size": { "value": 90 }, "fill": { "field": "colour" },
+                        "shape": { "field": "shape" }, "tooltip": { "field": "words" },
+                        "description": { "field": "words" }
+                    },
+                    "update": {
+                        "x": { "scale": "x", "field": "x" }, "y": { "scale": "y", "field": "y" }
+                    }
+                }
+            },
+            {
+                "type": "text", "from": { "data": "points" }, "aria": false,
+                "encode": {
+                    "enter": {
+                        "text": { "field": "datum.number" }, "fontSize": { "value": 12 },
+                        "fill": { "value": "var(--ink)" }
+                    }
+                },
+                "transform": [{
+                    "type": "label", "size": { "signal": "[width, height]" }, "offset": [3],
+                    "anchor": ["right", "top", "bottom", "left", "top-right", "bottom-right",
+                               "top-left", "bottom-left"]
+                }]
+            }
+        ]
+    });
+    drawing(id, "vega", title, &words, &spec)
 }
 
 /// The points of [`plane`] as a numbered list with their figures.
 pub(super) fn numbered(units: [&str; 2], spots: &[Spot]) -> String {
-    let items = spots.iter().map(|spot| {
-        format!(
-            "<li>{}: {} {}, {} {}</li>",
-            escape(&spot.name),
-            figure(spot.y),
-            units[1],
-            figure(spot.x),
-            units[0]
-        )
-    });
+    let items = spots
+        .iter()
+        .map(|spot| format!("<li>{}</li>", escape(&spot.words(units))));
     format!("<ol>{}</ol>", items.collect::<String>())
 }
 
@@ -414,59 +397,48 @@ pub(super) fn map(
     columns: &[String],
     values: &[Vec<Option<f64>>],
 ) -> String {
-    let all = || values.iter().flatten().flatten().copied();
-    let (least, most) = (
-        all().fold(f64::INFINITY, f64::min),
-        all().fold(1.0, f64::max),
-    );
-    let words: Vec<String> = rows
-        .iter()
-        .zip(values)
-        .map(|(row, line)| {
-            let cells = columns.iter().zip(line);
-            let cells = cells.filter_map(|(column, value)| Some((column, (*value)?)));
-            let cells = cells.map(|(column, value)| format!("{column} {}", figure(value)));
-            format!("{row}: {}", cells.collect::<Vec<_>>().join(", "))
-        })
-        .collect();
-    let mut svg = open(id, title, &words.join("; "));
-    let (width, height) = (
-        (WIDTH - LEFT - RIGHT) / columns.len().max(1) as f64,
-        (HEIGHT - TOP - BOTTOM) / rows.len().max(1) as f64,
-    );
-    for (row, (name, line)) in rows.iter().zip(values).enumerate() {
-        let y = TOP + height * row as f64;
-        let _ = write!(
-            svg,
-            "<text class='tick' x='{}' y='{:.1}' text-anchor='end'>{}</text>",
-            LEFT - 6.0,
-            y + height / 2.0 + 4.0,
-            escape(name)
-        );
-        for (column, value) in line.iter().enumerate() {
+    let mut cells = Vec::new();
+    let mut lines = Vec::new();
+    for (row, line) in rows.iter().zip(values) {
+        let mut words = Vec::new();
+        for (column, value) in columns.iter().zip(line) {
             let Some(value) = value else { continue };
-            let x = LEFT + width * column as f64;
-            let part =
-                (value.max(1.0) / least.max(1.0)).ln() / (most / least.max(1.0)).ln().max(1e-9);
-            let _ = write!(
-                svg,
-                "<rect class='cell' x='{x:.1}' y='{y:.1}' width='{width:.1}' height='{height:.1}' \
-                 fill-opacity='{:.2}'/><text class='in' x='{:.1}' y='{:.1}' text-anchor='middle'>{value:.0}\
-                 </text>",
-                0.08 + 0.72 * part,
-                x + width / 2.0,
-                y + height / 2.0 + 4.0
-            );
+            words.push(format!("{column} {}", figure(*value)));
+            cells.push(json!({
+                "row": row, "column": column, "value": value.max(1.0), "text": format!("{value:.0}"),
+                "words": format!("{row}, {column}: {}", figure(*value))
+            }));
         }
+        lines.push(format!("{row}: {}", words.join(", ")));
     }
-    for (column, name) in columns.iter().enumerate() {
-        let _ = write!(
-            svg,
-            "<text class='tick' x='{:.1}' y='{}' text-anchor='middle'>{}</text>",
-            LEFT + width * (column as f64 + 0.5),
-            HEIGHT - BOTTOM + 18.0,
-            escape(name)
-        );
-    }
-    svg + "</svg>"
+    let words = lines.join("; ");
+    let x = json!({ "field": "column", "type": "nominal", "sort": columns,
+                    "axis": { "title": null, "labelAngle": 0, "labelOverlap": true } });
+    let y = json!({ "field": "row", "type": "nominal", "sort": rows, "axis": { "title": null } });
+    let spec = json!({
+        "width": "container", "height": HEIGHT,
+        "autosize": { "type": "fit-x", "contains": "padding" },
+        "description": format!("{title}. {words}"),
+        "config": look(),
+        "data": { "values": cells },
+        "layer": [
+            {
+                "mark": { "type": "rect", "fill": "var(--c2)", "stroke": "var(--card)" },
+                "encoding": {
+                    "x": x, "y": y,
+                    "fillOpacity": {
+                        "field": "value", "type": "quantitative", "legend": null,
+                        "scale": { "type": "log", "range": [0.08, 0.8], "nice": false }
+                    },
+                    "description": { "field": "words", "type": "nominal" },
+                    "tooltip": { "field": "words", "type": "nominal" }
+                }
+            },
+            {
+                "mark": { "type": "text", "fill": "var(--ink)", "fontSize": 11, "aria": false },
+                "encoding": { "x": x, "y": y, "text": { "field": "text", "type": "nominal" } }
+            }
+        ]
+    });
+    drawing(id, "vega-lite", title, &words, &spec)
 }

@@ -28,20 +28,11 @@ pub(super) fn of(seed: &str, sheet: &Sheet) -> Vec<String> {
 
 fn framed(chart: &Chart) -> String {
     format!(
-        "<figure><figcaption>{}</figcaption>{}{}<details><summary>Figures of this chart</summary>{}\
+        "<figure><figcaption>{}</figcaption>{}<details><summary>Figures of this chart</summary>{}\
          </details></figure>",
         escape(&chart.title),
-        scrolled(&chart.title, &chart.svg()),
-        chart.legend(),
+        chart.picture(),
         chart.table()
-    )
-}
-
-/// A picture that a narrow page scrolls sideways, by keyboard too.
-fn scrolled(title: &str, svg: &str) -> String {
-    format!(
-        "<div class='plot' role='region' tabindex='0' aria-label='{}'>{svg}</div>",
-        escape(title)
     )
 }
 
@@ -316,7 +307,7 @@ fn pareto_picture(sheet: &Sheet) -> Option<String> {
         format!(
             "<figure><figcaption>{title} (mmap1 on 112 of 224 CPUs, simulated)</figcaption>{}{}\
              </figure>",
-            scrolled(title, &chart::plane("s0-pareto", title, units, &spots)),
+            chart::plane("s0-pareto", title, units, &spots),
             chart::numbered(units, &spots)
         )
     })
@@ -337,14 +328,12 @@ fn phase_diagram(sheet: &Sheet) -> Option<String> {
     let title = "Phase diagram of SLUB: cycles of a freeing CPU, by size and by who is slower";
     (!rows.is_empty()).then(|| {
         format!(
-            "<figure><figcaption>{title}</figcaption>{}<p class='note'>Columns: a pause for each \
+            "<figure><figcaption>{title}</figcaption><div class='scrolled' role='region' \
+             tabindex='0' aria-label='{title}'>{}</div><p class='note'>Columns: a pause for each \
              object, below zero of the freeing CPUs, above zero of the allocating one; darker is \
              more cycles. The freeing CPUs' own pause is taken off; where the \
              allocating one pauses, the others mostly wait.</p></figure>",
-            scrolled(
-                title,
-                &chart::map("s1-phases", title, &rows, &columns, &values)
-            )
+            chart::map("s1-phases", title, &rows, &columns, &values)
         )
     })
 }

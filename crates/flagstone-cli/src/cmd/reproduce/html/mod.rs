@@ -1,15 +1,26 @@
-//! The report as one HTML file: no network, no script, dark and light, for a phone and a
-//! keyboard. Charts are pictures with words beside them; all figures are tables too.
+//! The report as one HTML file: no network, dark and light, for a phone and a keyboard. Charts are
+//! drawn by the library inside the file and have words beside them; all figures are tables too.
+//!
+//! The page forbids itself the network: a browser refuses whatever is not in the file.
 
 mod chart;
 mod charts;
 
+use super::measured;
 use super::sheet::{Cell, Sheet};
 use super::view;
 use chart::escape;
 use core::fmt::Write;
 
 const STYLE: &str = include_str!("page.css");
+const SCRIPT: &str = include_str!("page.js");
+/// The chart library with its licence, as released (ADR 0014).
+const VEGA: &str = include_str!("../../../../data/charts/vega.min.js");
+const VEGA_LITE: &str = include_str!("../../../../data/charts/vega-lite.min.js");
+const LICENCE: &str = include_str!("../../../../data/charts/LICENSE");
+/// What a browser may do with the page: run and draw what is inside, fetch nothing.
+const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; \
+                      style-src 'unsafe-inline'; img-src data:";
 
 /// What the documents are, in their order.
 const TITLES: [(&str, &str); 5] = [
@@ -24,6 +35,7 @@ const TITLES: [(&str, &str); 5] = [
 pub(super) fn page(sheet: &Sheet, quick: bool) -> String {
     let mut page = format!(
         "<!doctype html><html lang='en'><head><meta charset='utf-8'>\
+         <meta http-equiv='Content-Security-Policy' content=\"{POLICY}\">\
          <meta name='viewport' content='width=device-width, initial-scale=1'>\
          <link rel='icon' href='data:,'><title>Flagstone: five published trade-offs</title>\
          <style>{STYLE}</style></head><body><header><h1>Five published trade-offs, regenerated</h1>"
@@ -35,7 +47,8 @@ pub(super) fn page(sheet: &Sheet, quick: bool) -> String {
     );
     page.push_str(
         "<p>Figures called simulated come from the allocator itself on virtual CPUs in virtual time; \
-         none here was measured. Grey and dashed is published, blue ours in its place, green the \
+         what was measured on real threads stands under its own \
+         title. Grey and dashed is published, blue ours in its place, green the \
          flagstone policy. Accuracies of S2, S4 and of the counters of S3 were chosen with first \
          results in view; cells of one run are not independent of each other.</p>",
     );
@@ -45,7 +58,10 @@ pub(super) fn page(sheet: &Sheet, quick: bool) -> String {
              not settled.</p>",
         );
     }
-    page.push_str("</header>");
+    page.push_str(
+        "<noscript><p class='note'>Charts are drawn by a script in this file; without scripts every \
+         figure is in the tables.</p></noscript></header>",
+    );
     contents(&mut page, sheet);
     page.push_str("<main>");
     for (seed, title) in present(sheet) {
@@ -57,8 +73,14 @@ pub(super) fn page(sheet: &Sheet, quick: bool) -> String {
         page.push_str("</section>");
     }
     targets(&mut page, sheet);
+    measured_rows(&mut page, sheet);
     settings(&mut page, sheet);
-    page.push_str("</main></body></html>\n");
+    page.push_str("</main>");
+    let _ = write!(
+        page,
+        "<!--\n{LICENCE}\n--><script>{VEGA}</script><script>{VEGA_LITE}</script><script>{SCRIPT}</script>"
+    );
+    page.push_str("</body></html>\n");
     page
 }
 
@@ -74,6 +96,7 @@ fn contents(page: &mut String, sheet: &Sheet) {
     }
     page.push_str(
         "<li><a href='#targets'>What flagstone should reach</a></li>\
+         <li><a href='#measured'>Measured on real threads</a></li>\
          <li><a href='#settings'>Settings</a></li></ul></nav>",
     );
 }
@@ -155,6 +178,33 @@ fn targets(page: &mut String, sheet: &Sheet) {
         );
     }
     page.push_str("</table></div></section>");
+}
+
+fn measured_rows(page: &mut String, sheet: &Sheet) {
+    let _ = write!(
+        page,
+        "<section id='measured'><h2>Measured on real threads</h2><p>{}</p>",
+        escape(&measured::summary(sheet))
+    );
+    let rows = measured::comparisons(sheet);
+    if !rows.is_empty() {
+        page.push_str(
+            "<p class='note'>Medians of runs taken in turns, with their range. Less is better; ranges \
+             that overlap are a tie.</p><div class='wide' role='region' tabindex='0' \
+             aria-label='Measured rows'><table><tr><th scope='col'>row</th><th scope='col'>figure</th>\
+             <th scope='col'>flagstone</th><th scope='col'>others</th><th scope='col'>flagstone is</th></tr>",
+        );
+        for row in &rows {
+            let [name, rest @ ..] = view::measured_words(row);
+            let _ = write!(page, "<tr><th scope='row'>{}</th>", escape(&name));
+            for word in rest {
+                let _ = write!(page, "<td class='t'>{}</td>", escape(&word));
+            }
+            page.push_str("</tr>");
+        }
+        page.push_str("</table></div>");
+    }
+    page.push_str("</section>");
 }
 
 fn settings(page: &mut String, sheet: &Sheet) {

@@ -1,0 +1,264 @@
+//! Why rows are not reached, in sentences that go with the figures.
+//!
+//! A sentence stands in the document only while what it explains is so: while one of its cells is
+//! outside its accuracy, or while two cells that should differ are the same. `{}` in it becomes
+//! what was got in percent of the published, over its cells that are outside. Explanations are
+//! written by hand, and only guesses where they say probably.
+
+use super::sheet::{Cell, Sheet};
+
+/// Cells by table, row and column; an empty word is any.
+type Cells = [&'static str; 3];
+
+/// When a sentence is true.
+enum When {
+    /// It says how figures were made.
+    Always,
+    /// One of these cells is outside.
+    Outside(Cells),
+    /// The two came out the same.
+    Same(Cells, Cells),
+}
+
+use When::{Always, Outside, Same};
+
+const SPIN: &str = "native_queued_spin_lock_slowpath";
+
+const S0: &[(When, &str)] = &[
+    (
+        Outside(["will-it-scale/mmap1", "", "gain"]),
+        "Gains that are outside come out at {} of the published.",
+    ),
+    (
+        Outside(["mmap1 50% perf-profile", SPIN, ""]),
+        "Waiting for locks at 112 tasks comes out at {} of the published share, and gains follow it.",
+    ),
+    (
+        Outside(["mmap1 50% perf-profile", "get_any_partial", ""]),
+        "get_any_partial by itself is here one look at each other node's counter, {} of the \
+         published: the kernel's walks its zone list and asks the cpuset.",
+    ),
+    (
+        Outside(["mmap1 50% perf-profile", "___slab_alloc", ""]),
+        "___slab_alloc comes out at {} of the published.",
+    ),
+    (
+        Outside(["mmap1 50% perf-profile", "__unfreeze_partials", ""]),
+        "__unfreeze_partials comes out at {} of the published.",
+    ),
+    (
+        Outside(["hackbench perf-profile", SPIN, ""]),
+        "hackbench's waiting comes out at {} of the published, probably because it has no more tasks \
+         than CPUs here, where the real one has many times more.",
+    ),
+    (
+        Always,
+        "Shares of functions are their own time, as a profile counts it; no setting was fitted to \
+         them. The base rows of mmap1 share one fitted think time; they are not hit exactly.",
+    ),
+];
+
+const S1: &[(When, &str)] = &[
+    (
+        Outside(["1 alloc N free SLAB", "", "cpu 0"]),
+        "SLAB's CPU 0 comes out at {} of the published cycles in the rows that are outside.",
+    ),
+    (
+        Outside(["1 alloc N free SLAB", "", "cpu 1"]),
+        "SLAB's freeing CPUs come out at {} of it in the rows that are outside.",
+    ),
+    (
+        Outside(["1 alloc N free SLUB", "64 B", "cpu 1"]),
+        "SLUB's freeing CPUs come out at {} of the published cycles at 64 B; the price of waiters on a \
+         test-and-set lock is the first suspect, not shown.",
+    ),
+    (
+        Outside(["1 alloc N free SLUB", "512 B", "cpu 1"]),
+        "At 512 B they come out at {}.",
+    ),
+    (
+        Outside(["1 alloc N free SLUB", "8 B", "cpu 1"]),
+        "At 8 B the simulation and the mail are, it seems, in different ones of two states: the phase \
+         diagram of the HTML report shows both.",
+    ),
+    (
+        Outside(["1 alloc N free SLUB", "4096 B", "cpu 0"]),
+        "At 4096 B the kernel hands the request to the page allocator.",
+    ),
+    (
+        Always,
+        "Seven freeing CPUs of one run are nearly one figure: the 180 cells are about 40 independent \
+         ones.",
+    ),
+];
+
+const S2: &[(When, &str)] = &[
+    (
+        Always,
+        "The author's populations are not known; ours are of small machines just booted, every cache \
+         multiplied alike until the base's total is the published one.",
+    ),
+    (
+        Outside(["wastage", "", "base"]),
+        "Wastage depends on which caches are many: the base's comes out at {} of the published where \
+         it is outside.",
+    ),
+    (
+        Outside(["total slub memory", "", "change"]),
+        "Changes of total memory that are outside: probably objects are no longer spread evenly over \
+         the CPUs after hackbench.",
+    ),
+    (
+        Outside(["", "1 groups", ""]),
+        "One group of hackbench has fewer tasks than CPUs; start-up is not modelled.",
+    ),
+    (
+        Always,
+        "The 92 times of hackbench are six simulated speeds for each policy and a number of groups: \
+         evidence that the patch costs no time, no more.",
+    ),
+];
+
+const S3: &[(When, &str)] = &[
+    (
+        Outside(["lmbench3 UNIX (AF_UNIX)", "", "lock contend%"]),
+        "AF_UNIX's lock shares come out at {} of the published where they are outside.",
+    ),
+    (
+        Outside(["lmbench3 UNIX (AF_UNIX)", "", "cache miss rate%"]),
+        "Data-cache misses are far from the published: that cache is modelled by reuse distance only.",
+    ),
+    (
+        Outside(["netperf SCTP_STREAM_MANY", "", "score"]),
+        "SCTP's scores move less than published.",
+    ),
+    (
+        Outside(["netperf SCTP_STREAM_MANY", "", "cache miss rate%"]),
+        "SCTP's cache misses are far from the published, as far as such a cache is modelled.",
+    ),
+    (
+        Outside(["kbuild", "", "build time"]),
+        "kbuild gains more than was published: its time comes out at {} where it is outside.",
+    ),
+    (
+        Outside(["memory overhead", "", ""]),
+        "kbuild has no page cache here, so its memory in use is small and parked pages weigh many \
+         times what they do in the published 18.4 %.",
+    ),
+];
+
+const S4: &[(When, &str)] = &[
+    (
+        Same(
+            ["fio netio real time", "SLUB", "max"],
+            ["fio netio real time", "SLUB (dynamic)", "max"],
+        ),
+        "What the document is about is not reproduced: SLUB and dynamic SLUB are the same run by run, \
+         because the simulated bursts make no CPU give up an empty slab, and only there does 2.6.26 \
+         consult min_partial.",
+    ),
+    (
+        Outside(["fio netio real time", "SLUB", "sd"]),
+        "Spreads over seeds are too small: SLUB's real time has {} of the published.",
+    ),
+    (
+        Always,
+        "Mean times inside their accuracy say little: they are speeds in the published unit. User time \
+         is what a simulated run spends outside the allocator, scaled to SLUB's mean.",
+    ),
+];
+
+fn is_of(cell: &Cell, [table, row, column]: &Cells) -> bool {
+    let known = &cell.published;
+    let fits = |want: &str, is: &str| want.is_empty() || want == is;
+    fits(table, &known.table) && fits(row, &known.row) && fits(column, &known.column)
+}
+
+/// What is outside of these cells, in percent of the published on average; `None` if nothing is.
+fn outside(cells: &[&Cell], of: &Cells) -> Option<f64> {
+    let found: Vec<f64> = cells
+        .iter()
+        .filter(|cell| is_of(cell, of) && cell.inside() == Some(false))
+        .filter_map(|cell| Some(cell.got? / cell.published.value * 100.0))
+        .collect();
+    (!found.is_empty()).then(|| found.iter().sum::<f64>() / found.len() as f64)
+}
+
+/// The sentence, if it is true.
+fn said(cells: &[&Cell], when: &When, text: &str) -> Option<String> {
+    match when {
+        Always => Some(text.to_owned()),
+        Outside(of) => {
+            let percent = outside(cells, of)?;
+            Some(text.replace("{}", &format!("{percent:.0} %")))
+        }
+        Same(one, other) => {
+            let got = |of: &Cells| cells.iter().find(|cell| is_of(cell, of))?.got;
+            (got(one)? == got(other)?).then(|| text.to_owned())
+        }
+    }
+}
+
+/// What there is to say about the rows of a document.
+pub(super) fn of(seed: &str, sheet: &Sheet) -> String {
+    let cells: Vec<&Cell> = sheet
+        .cells
+        .iter()
+        .filter(|cell| cell.published.seed == seed)
+        .collect();
+    let sentences = match seed {
+        "S0" => S0,
+        "S1" => S1,
+        "S2" => S2,
+        "S3" => S3,
+        _ => S4,
+    };
+    let said = sentences
+        .iter()
+        .filter_map(|(when, text)| said(&cells, when, text));
+    said.collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cmd::reproduce::sheet::{Accuracy, Fill, Method};
+
+    fn sheet(gain: f64) -> Sheet {
+        let mut sheet = Sheet::new(&["S0"]);
+        let fill = Fill {
+            got: Some(Ok((gain, None))),
+            accuracy: Some(Accuracy::Points(15.0)),
+            ..Fill::default()
+        };
+        let at = ["will-it-scale/mmap1", "100%", "gain"];
+        sheet.fill(Method::Simulated, at, 0, fill);
+        sheet
+    }
+
+    #[test]
+    fn a_sentence_stands_while_its_row_is_outside_and_says_how_far() {
+        let far = of("S0", &sheet(13.0));
+        assert!(
+            far.contains("Gains that are outside come out at 20 %"),
+            "{far}"
+        );
+        assert!(!of("S0", &sheet(64.0)).contains("Gains"));
+        assert!(of("S0", &sheet(64.0)).contains("fitted think time"));
+    }
+
+    #[test]
+    fn every_sentence_is_about_cells_that_exist() {
+        let sheet = Sheet::new(&["S0", "S1", "S2", "S3", "S4"]);
+        for (when, text) in [S0, S1, S2, S3, S4].into_iter().flatten() {
+            let of: &[&Cells] = match when {
+                Always => &[],
+                Outside(of) => &[of],
+                Same(one, other) => &[one, other],
+            };
+            for of in of {
+                assert!(sheet.cells.iter().any(|cell| is_of(cell, of)), "{text}");
+            }
+        }
+    }
+}
