@@ -1,7 +1,7 @@
 #define _GNU_SOURCE
 #include "misuse.h"
 
-/* Long enough later that the object has left the nearest cache. */
+/* Long enough later that the object has left the nearest caches: they keep the first and the last. */
 int main(void) {
     enum { COUNT = 20000 };
     static void *object[COUNT];
@@ -9,6 +9,6 @@ int main(void) {
         object[at] = malloc(100);
     for (int at = 0; at < COUNT; at++)
         free(object[at]);
-    free(hidden(object[10]));
+    free(hidden(object[COUNT / 2]));
     return 0;
 }

@@ -33,10 +33,11 @@ impl PageSize {
     /// The 64 KiB page of ppc64 and some arm64 machines.
     pub const K64: Self = Self { shift: 16 };
 
-    /// A page size of `bytes`, or `None` unless it is a power of two from 512 B to 1 GiB.
+    /// A page size of `bytes`, or `None` unless it is a power of two from 256 B to 1 GiB.
+    /// Below 512 bytes only units of shared pages are ([`crate::policy::RunRule`]).
     #[must_use]
     pub const fn new(bytes: usize) -> Option<Self> {
-        if bytes.is_power_of_two() && bytes >= 512 && bytes <= 1 << 30 {
+        if bytes.is_power_of_two() && bytes >= 256 && bytes <= 1 << 30 {
             Some(Self {
                 shift: bytes.trailing_zeros() as u8,
             })

@@ -59,8 +59,8 @@ pub struct Ready<P: Platform> {
     /// Largest request a cache serves.
     pub(super) class_max: usize,
     pub(super) upkeep_due: AtomicUsize,
-    pub(super) caches_fall: Falls,
-    pub(super) pages_fall: Falls,
+    pub(super) shallow: Falls,
+    pub(super) deep: Falls,
     /// Whether slow paths tell the platform's observer.
     pub(super) watched: AtomicBool,
 }
@@ -154,8 +154,8 @@ impl<P: Platform> Heap<P> {
             (&raw mut (*ready).huge).write(Lock::new(LockKind::Heap, HugeTable::new()));
             (&raw mut (*ready).class_max).write(0);
             (&raw mut (*ready).upkeep_due).write(AtomicUsize::new(0));
-            (&raw mut (*ready).caches_fall).write(Falls::default());
-            (&raw mut (*ready).pages_fall).write(Falls::default());
+            (&raw mut (*ready).shallow).write(Falls::default());
+            (&raw mut (*ready).deep).write(Falls::default());
             (&raw mut (*ready).watched).write(AtomicBool::new(false));
         }
         // SAFETY: every field is written.

@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn a_swing_must_be_twice_as_deep_to_count_again() {
         let falls = Falls::default();
-        let mut swing = |low: usize, at: u64| {
+        let swing = |low: usize, at: u64| {
             falls.follow(100 * MIB, 4, || at);
             falls.follow(low * MIB, 4, || at)
         };

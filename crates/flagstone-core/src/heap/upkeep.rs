@@ -27,12 +27,12 @@ pub const OBSERVED_BYTES: usize = 256 << 10;
 /// is asked anyway.
 const LOOK_BYTES_MIN: usize = 4 << 20;
 
-/// Eighths of its peak by which a heap must have fallen for its caches to shrink. Why one: during a
-/// deep fall what caches hold stays below an eighth of what is in use when the last one came.
-const CACHES_FALL: usize = 1;
-/// The same for its free pages. Why half: they serve any size, so a heap that swings by less soon
-/// needs them; giving back at an eighth cost a Python program a quarter more faults.
-const PAGES_FALL: usize = 4;
+/// Eighths of its peak by which a heap must have fallen for caches of large objects to shrink. Why
+/// one: what they hold stays small beside what is in use all through a deep fall.
+const SHALLOW: usize = 1;
+/// The same for all caches and for free pages. Why half: a heap that swings by less soon needs them
+/// again. Shrinking all caches at an eighth cost a Python program a sixth more faults.
+const DEEP: usize = 4;
 
 impl<P: Platform> Ready<P> {
     /// The slab allocator.
@@ -117,13 +117,14 @@ impl<P: Platform> Ready<P> {
         self.follow_falls();
     }
 
-    /// Shrinks caches, and lowers the bound on free pages, when the heap has fallen.
+    /// Shrinks caches, and after a deep fall the bound on free pages, when the heap has fallen.
     fn follow_falls(&self) {
         let used = self.slabs.used_bytes();
-        if self.caches_fall.follow(used, CACHES_FALL, P::now) {
-            self.slabs.shrink_all();
+        if self.shallow.follow(used, SHALLOW, P::now) {
+            self.slabs.shrink_large();
         }
-        if self.pages_fall.follow(used, PAGES_FALL, P::now) {
+        if self.deep.follow(used, DEEP, P::now) {
+            self.slabs.shrink_all();
             self.slabs.pages().settle();
         }
     }

@@ -22,6 +22,7 @@ pub const TICK_NS: u64 = 1_000_000_000;
 impl<P: Platform> PageAllocator<P> {
     /// After a deep fall of the heap: pagesets are emptied, and little free memory stays from now
     /// on, until some that was given back is wanted again.
+    #[inline(never)]
     pub fn settle(&self) {
         self.drain_pagesets();
         for zone in self.zones() {

@@ -16,6 +16,11 @@ pub enum LargestClass {
     Bytes(u32),
 }
 
+/// From here on no class lies within a sixteenth below a power of two: a slab of 32 KiB has room
+/// for as many objects of the power, which start at pages and share none. The requests between
+/// still lose no more than an eighth.
+const MERGED_BYTES_MIN: usize = 4096;
+
 /// The classes of a policy: powers of two, or a finer spacing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SizeClasses {
@@ -35,8 +40,8 @@ impl SizeClasses {
         steps_per_doubling: 1,
     };
 
-    /// The default policy's: multiples of 16 up to 128 bytes, then eight per doubling up to
-    /// 32 KiB, so that rounding above 128 bytes loses at most an eighth.
+    /// The default policy's: multiples of 16 up to 128 bytes, then eight per doubling up to 2 KiB
+    /// and seven up to 32 KiB, so that rounding above 128 bytes loses at most an eighth.
     pub const EIGHTHS: Self = Self {
         min_bytes: 16,
         largest: LargestClass::Bytes(32 << 10),
@@ -68,7 +73,12 @@ impl SizeClasses {
             let below = bytes.next_power_of_two() / 2;
             let step = below / self.steps_per_doubling as usize;
             let step = if step < min { min } else { step };
-            return Some(bytes.next_multiple_of(step));
+            let class = bytes.next_multiple_of(step);
+            let whole = 2 * below;
+            if whole >= MERGED_BYTES_MIN && whole - class <= whole / 16 {
+                return Some(whole);
+            }
+            return Some(class);
         }
         // 96 only where classes start at 32 or less, 192 at 64 or less.
         if bytes > 64 && bytes <= 96 && min <= 32 {

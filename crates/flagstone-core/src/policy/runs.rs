@@ -1,21 +1,27 @@
 //! Slabs by population: how long a run of pages the *next* slab of a cache should get.
 //!
 //! ```text
-//!   live objects     0 ........ few ............... many
-//!   next slab       [=]        [===]               [========]     any number of units
-//!   slack is        a unit     at most what a tail saves 256-fold   small beside the cache
+//!   the order rule   [======== 51 objects, 8 pages, tail 128 =======][======== ...
+//!   this rule        [==== 32, 5 pages, no tail ====][== 19, 3 ==]   [==== 32 ====] ...
+//!                     never more bytes than above for the same objects
 //! ```
 //!
 //! The published rules give every slab of a cache one order, chosen once, from the stride and the
-//! number of CPUs. This one is asked each time a slab is made, and knows how many objects the
-//! cache holds already:
+//! number of CPUs. This one is asked each time a slab is made, and knows what the cache holds:
 //!
-//! - a run may have any number of units, not only a power of two; the page layer splits a block
-//!   and keeps the rest, so 640-byte objects get 5 units and no tail;
-//! - a unit is at most 4 KiB even where pages are larger: a cache of three objects then holds
-//!   4 KiB of a 64 KiB page and others share it;
-//! - of all runs it takes the one with the least `length + 256 * tails`, where `tails` is what
-//!   this population would lose behind last objects if all its slabs had that shape.
+//! 1. *Budget*: the bytes the order rule's slabs would take for one object more than the cache
+//!    has room for, less the bytes it holds. A run longer than the budget is not allowed, and
+//!    what it leaves must still hold the rest of the order rule's slab. By induction a cache
+//!    never takes more than under the order rule, at any population.
+//! 2. *Credit*: tails the cache already wastes, 20-fold, at most four units, add to the budget: a
+//!    cache of many slabs may exceed it for a moment to end its tails for good.
+//! 3. Of the runs left: the least tails, if this whole population had that shape. Among equals
+//!    the least credit; then one that holds an eighth of the objects there are (at least a page
+//!    or 16 KiB of them, at most what the order rule's slab holds); then the shortest.
+//!
+//! A run may have any number of units, not only a power of two: the page layer splits a block and
+//! keeps the rest. A unit is a page; pages above 4 KiB are shared in units of 256 bytes, so that
+//! a cache of three objects holds what they need of a 64 KiB page.
 //!
 //! Because the choice follows the population, slabs of one cache differ: small ones from when it
 //! was small, longer ones later. Reasons and figures: `docs/adr/0011-order-by-population.md`.
@@ -28,71 +34,110 @@ use crate::base::{Order, PageCount, PageSize};
 /// The knobs of the rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RunRule {
-    /// Most bytes in one unit; smaller pages are their own unit.
-    pub unit_bytes_max: usize,
+    /// Bytes in one unit where pages are larger than 4 KiB; smaller pages are their own unit.
+    pub shared_unit: usize,
     /// Most bytes in one run, unless one object needs more. Runs are further bound by a block of
     /// order 3.
     pub run_bytes_max: usize,
-    /// Bytes of slack one byte of tail is worth.
-    pub tail_weight: usize,
-    /// The objects wanted per slab may be at most this divisor's share of the live ones, so that
-    /// a small cache does not start with a slab for many CPUs.
-    pub growth_share: usize,
+    /// Bytes beyond the order rule's total that one byte of tail in the cache allows.
+    pub tail_credit: u64,
+    /// Most units of such credit.
+    pub credit_units_max: u64,
+    /// The next slab should hold one object for this many that the cache has room for, if that is
+    /// less than the order rule's slab holds.
+    pub growth_share: u64,
+    /// The next slab should hold at least this many bytes of objects, or a page of them where
+    /// pages are smaller.
+    pub first_bytes: usize,
 }
 
 impl RunRule {
-    /// The default policy's values.
+    /// The default policy's values, chosen over 59 captures and populations up to four times
+    /// larger or smaller (`tests/least_waste_table.rs`).
     ///
-    /// 4 KiB: with 16 KiB units tails on 64 KiB pages exceed those of the least-waste patch.
-    /// 512 KiB: order 3 of 64 KiB pages; on smaller pages order 3 is less and decides. Weight 256:
-    /// at 64 the patch has smaller tails on large pages, at 1024 slack grows for no gain. Share 8:
-    /// at 4 total memory exceeds the base's in one capture, at 16 node lists see more traffic.
-    /// Measured over 58 captures, November 2026, `tests/least_waste_table.rs`.
+    /// 256 bytes: with units of 512 or 1024 raw counts of 64 KiB captures cost more than the base.
+    /// 512 KiB: order 3 of 64 KiB pages; on smaller pages order 3 is less and decides. Credit 20:
+    /// at 12 the patch has smaller tails in one capture, at 28 the base less memory in one. Four
+    /// units: unbounded, the memory margin halves. Share 8 and 16 KiB at first: at 4 raw counts of
+    /// one capture cost more, at 16 and 4 KiB node lists of large pages see more traffic.
     pub const DEFAULT: Self = Self {
-        unit_bytes_max: 4096,
+        shared_unit: 256,
         run_bytes_max: 512 << 10,
-        tail_weight: 256,
+        tail_credit: 20,
+        credit_units_max: 4,
         growth_share: 8,
+        first_bytes: 16 << 10,
     };
 
     /// The page size runs are counted in.
     #[must_use]
     pub const fn unit(&self, page_size: PageSize) -> PageSize {
-        if page_size.bytes() <= self.unit_bytes_max {
+        if page_size.bytes() <= PageSize::K4.bytes() {
             return page_size;
         }
-        match PageSize::new(self.unit_bytes_max) {
+        match PageSize::new(self.shared_unit) {
             Some(unit) => unit,
             None => page_size,
         }
     }
 
-    /// Longest run in units for objects of stride `size`.
-    fn run_max(&self, size: usize, page_size: PageSize) -> usize {
-        let unit = self.unit(page_size);
-        let bytes = self.run_bytes_max.min(page_size.block_bytes(Order::COSTLY));
-        (bytes / unit.bytes()).max(unit.pages_for(size).0)
-    }
+    /// The next slab of a cache that has room for what `held` says, where the order rule would
+    /// make one of `fixed` shape.
+    fn next(
+        &self,
+        size: usize,
+        page_size: PageSize,
+        fixed: &SlabShape,
+        held: &Population,
+    ) -> Option<SlabShape> {
+        let unit = self.unit(page_size).bytes();
+        let objects_in = |units: usize| (units * unit / size) as u64;
+        let shortest = size.div_ceil(unit);
+        let block = page_size.block_bytes(Order::COSTLY);
+        let longest = (self.run_bytes_max.min(block) / unit).max(shortest);
 
-    /// The next slab's shape: `wanted` objects if the population allows it.
-    fn next(&self, size: usize, page_size: PageSize, wanted: u32, live: u64) -> Option<SlabShape> {
-        let unit = self.unit(page_size);
-        let longest = self.run_max(size, page_size);
-        let most = (longest * unit.bytes() / size) as u64;
-        let share = live / self.growth_share.max(1) as u64;
-        let wanted = u64::from(wanted).min(share).min(most).max(1) as usize;
-        let shortest = unit.pages_for(wanted * size).0;
-        let cost = |pages: &usize| {
-            let bytes = pages * unit.bytes();
-            let slabs = live.div_ceil((bytes / size) as u64).max(1);
-            bytes as u64 + (self.tail_weight * (bytes % size)) as u64 * slabs
+        let per_slab = u64::from(fixed.objects);
+        let slabs = held.objects / per_slab + 1;
+        let missing = slabs.saturating_mul(per_slab) - held.objects;
+        let credit = held
+            .tail_bytes
+            .saturating_mul(self.tail_credit)
+            .min(self.credit_units_max * unit as u64);
+        let allowed = slabs.saturating_mul(fixed.bytes(page_size) as u64);
+        let units_left = |bytes: u64| {
+            let left = bytes.saturating_sub(held.bytes) / unit as u64;
+            left.min(2 * longest as u64) as usize
         };
-        // The first of equals is the shorter run.
-        let pages = (shortest..=longest).min_by_key(cost)?;
-        let bytes = pages * unit.bytes();
+        let without_credit = units_left(allowed);
+        let budget = units_left(allowed.saturating_add(credit));
+
+        let first = (self.first_bytes.min(page_size.bytes()) / size) as u64;
+        let wanted = per_slab.min(first.max(held.objects / self.growth_share.max(1)));
+        let live = held.objects.max(1);
+        let mut best = (u64::MAX, usize::MAX, u64::MAX, shortest);
+        for units in shortest..=longest.min(budget) {
+            let objects = objects_in(units);
+            let tail = (units * unit - objects as usize * size) as u64;
+            let key = (
+                tail.saturating_mul(live.div_ceil(objects)),
+                units.saturating_sub(without_credit),
+                wanted.saturating_sub(objects),
+                units,
+            );
+            let rest = (budget - units).min(longest);
+            if key < best && objects + objects_in(rest) >= missing {
+                best = key;
+            }
+            // Nothing has less than no tail, and what follows is longer.
+            if best.0 == 0 && best.2 == 0 {
+                break;
+            }
+        }
+        let units = best.3;
+        let bytes = units * unit;
         Some(SlabShape {
-            order: Order::new(usize::BITS - (pages - 1).leading_zeros())?,
-            pages: PageCount(pages),
+            order: Order::new(page_size.order_for(bytes).get())?,
+            pages: PageCount(units),
             objects: (bytes / size) as u32,
             tail_bytes: bytes % size,
         })
@@ -127,12 +172,24 @@ pub const fn estimated_live(active: u64, slabs: u64, per_slab: u64, online: u32)
     if live == 0 && active > 0 { 1 } else { live }
 }
 
+/// Slabs after which the choice is no longer made for each one when a population is costed.
+const SETTLED: u64 = 512;
+
 impl Population {
-    fn add(&mut self, shape: &SlabShape, unit: PageSize, slabs: u64) {
+    /// Adds `slabs` slabs of one shape, counted in `unit`s.
+    pub fn add(&mut self, shape: &SlabShape, unit: PageSize, slabs: u64) {
         self.slabs += slabs;
         self.bytes += slabs * shape.bytes(unit) as u64;
         self.tail_bytes += slabs * shape.tail_bytes as u64;
         self.objects += slabs * u64::from(shape.objects);
+    }
+
+    /// Takes one slab away that was added before.
+    pub fn remove(&mut self, shape: &SlabShape, unit: PageSize) {
+        self.slabs -= 1;
+        self.bytes -= shape.bytes(unit) as u64;
+        self.tail_bytes -= shape.tail_bytes as u64;
+        self.objects -= u64::from(shape.objects);
     }
 
     /// The same for `times` equal populations.
@@ -168,25 +225,21 @@ impl Policy {
         }
     }
 
-    /// The shape of the next slab of a cache that holds `live` objects, in [`Policy::slab_unit`]s;
-    /// `order` is that of the smallest block the run is cut from. Rules that do not look at the
-    /// population answer [`Policy::slab_shape`].
+    /// The shape of the next slab of a cache that has room for what `held` says and needs one
+    /// object more, in [`Policy::slab_unit`]s; `order` is that of the smallest block of pages the
+    /// run is cut from. Rules that do not look at the population answer [`Policy::slab_shape`].
     #[must_use]
     pub fn next_slab(
         &self,
         size: usize,
         page_size: PageSize,
         cpus: Cpus,
-        live: u64,
+        held: &Population,
     ) -> Option<SlabShape> {
+        let fixed = self.slab_shape(size, page_size, cpus)?;
         match &self.runs {
-            // A cache of many objects gets at least the slab the order rule would give it, so
-            // that node lists see no more traffic than under that rule.
-            Some(rule) => {
-                let wanted = self.slab_shape(size, page_size, cpus)?.objects;
-                rule.next(size, page_size, wanted, live)
-            }
-            None => self.slab_shape(size, page_size, cpus),
+            Some(rule) => rule.next(size, page_size, &fixed, held),
+            None => Some(fixed),
         }
     }
 
@@ -199,19 +252,22 @@ impl Policy {
         cpus: Cpus,
         objects: u64,
     ) -> Option<Population> {
-        let unit = self.slab_unit(page_size);
+        let fixed = self.slab_shape(size, page_size, cpus)?;
         let mut total = Population::default();
+        let Some(rule) = &self.runs else {
+            total.add(&fixed, page_size, objects.div_ceil(fixed.objects.into()));
+            return Some(total);
+        };
         while total.objects < objects {
-            let shape = self.next_slab(size, page_size, cpus, total.objects)?;
-            let per_slab = u64::from(shape.objects);
-            // The choice moves slowly: it is made anew each time the cache grew by a sixteenth.
-            let left = (objects - total.objects).div_ceil(per_slab);
-            let step = if self.runs.is_some() {
-                total.objects / 16 / per_slab
+            let shape = rule.next(size, page_size, &fixed, &total)?;
+            let left = (objects - total.objects).div_ceil(shape.objects.into());
+            // A cache of thousands of slabs has settled: its next ones are alike.
+            let step = if total.slabs < SETTLED {
+                1
             } else {
-                left
+                total.slabs / 64
             };
-            total.add(&shape, unit, step.clamp(1, left));
+            total.add(&shape, rule.unit(page_size), step.min(left));
         }
         Some(total)
     }

@@ -6,7 +6,6 @@ use super::residency::{PageBits, Residency};
 use super::walk;
 use crate::base::{CacheId, Order};
 use crate::heap::Ready;
-use crate::page::PageSnapshot;
 use crate::platform::{MAX_CACHES, Platform};
 use crate::slab::{Cache, SHEAF_CACHES, Slabs};
 
@@ -95,14 +94,13 @@ pub struct CacheFigures<'a> {
     pub counts: CacheSurvey,
 }
 
-/// What one walk found. Large: keep it in a static, not on a stack.
+/// What one walk found. Large: keep it in a static, not on a stack. A new one is all zeroes, so
+/// that the static takes no place in a file and no page before it is used.
 #[derive(Debug)]
 pub struct Survey {
     caches: [CacheSurvey; MAX_CACHES],
     /// Resident bytes by purpose, [`Line::NonHeap`] excepted, which the world must add.
     pub ledger: Ledger,
-    /// The page layer's figures; `None` before the first walk.
-    pub pages: Option<PageSnapshot>,
 }
 
 impl Survey {
@@ -112,7 +110,6 @@ impl Survey {
         Self {
             caches: [CacheSurvey::NONE; MAX_CACHES],
             ledger: Ledger::EMPTY,
-            pages: None,
         }
     }
 
@@ -125,12 +122,10 @@ impl Survey {
         // In place: a whole survey may not fit on a small stack.
         self.caches.fill(CacheSurvey::NONE);
         self.ledger = Ledger::EMPTY;
-        self.pages = None;
         let slabs = heap.slabs();
         let Some(bits) = PageBits::ask(slabs.pages(), residency) else {
             return false;
         };
-        self.pages = Some(slabs.pages().snapshot());
         walk::pages(slabs, &bits, &mut self.caches, &mut self.ledger);
         loose::objects(slabs, &bits, &mut self.caches);
         drop(bits);

@@ -6,7 +6,7 @@ use flagstone_core::base::{CpuId, NodeId};
 use flagstone_core::heap::Ready;
 use flagstone_core::page::{PagesetSnapshot, ZoneSnapshot};
 use flagstone_core::platform::Platform;
-use flagstone_core::stats::{CacheFigures, Ledger, Survey};
+use flagstone_core::stats::{CacheFigures, Ledger};
 use flagstone_linux::{Linux, process, sys};
 
 /// When a sample was taken.
@@ -61,7 +61,7 @@ pub fn write(room: &mut Room, sample: &Sample<'_>) {
             json.number("rss_bytes", *peak_bytes);
             ledger(json, peak);
         });
-        json.object("pages", |json| pages(json, sample.ready, survey));
+        json.object("pages", |json| pages(json, sample.ready));
     });
     sys::close(fd);
     if whole {
@@ -118,14 +118,13 @@ fn ledger(json: &mut Json<'_>, ledger: &Ledger) {
     json.number("untouched_bytes", ledger.untouched);
 }
 
-fn pages(json: &mut Json<'_>, ready: &Ready<Linux>, survey: &Survey) {
-    if let Some(found) = &survey.pages {
-        json.number("page_bytes", found.page_bytes as u64);
-        json.number("descriptor_bytes", found.memmap_bytes as u64);
-        json.number("own_bytes", (found.own_bytes + found.control_bytes) as u64);
-        json.number("hole_bytes_total", found.hole_bytes_total);
-    }
+fn pages(json: &mut Json<'_>, ready: &Ready<Linux>) {
     let layer = ready.slabs().pages();
+    let found = layer.snapshot();
+    json.number("page_bytes", found.page_bytes as u64);
+    json.number("descriptor_bytes", found.memmap_bytes as u64);
+    json.number("own_bytes", (found.own_bytes + found.control_bytes) as u64);
+    json.number("hole_bytes_total", found.hole_bytes_total);
     let nodes = || (0..Linux::node_count()).map(NodeId);
     json.array("zones", |json| {
         for node in nodes() {

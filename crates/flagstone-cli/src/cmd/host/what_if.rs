@@ -92,7 +92,7 @@ pub fn cost(name: &str, policy: &Policy, host: &Host) -> Row {
 
 /// Whether the next slab under `policy` is not of the order the cache has here.
 fn is_other_shape(policy: &Policy, cache: &Cache, host: &Host) -> bool {
-    let next = policy.next_slab(cache.size, host.page_size, host.cpus, cache.objects);
+    let next = cache_cost(policy, cache, host).map(|cost| cost.next);
     let here = host.page_size.block_bytes(cache.order);
     next.is_some_and(|shape| shape.bytes(policy.slab_unit(host.page_size)) != here)
 }
@@ -109,14 +109,15 @@ struct CacheCost {
 
 fn cache_cost(policy: &Policy, cache: &Cache, host: &Host) -> Option<CacheCost> {
     let population = |objects| policy.population(cache.size, host.page_size, host.cpus, objects);
-    let next = policy.next_slab(cache.size, host.page_size, host.cpus, cache.objects)?;
+    let held = population(cache.objects)?;
+    let next = policy.next_slab(cache.size, host.page_size, host.cpus, &held)?;
     let partial = partial_slabs(cache);
     let in_full = cache
         .objects
         .saturating_sub(partial.saturating_mul(cache.objects_per_slab));
     let slab = next.bytes(policy.slab_unit(host.page_size)) as u64;
     Some(CacheCost {
-        held: population(cache.objects)?,
+        held,
         same_partial: population(in_full)?
             .bytes
             .saturating_add(partial.saturating_mul(slab)),
