@@ -74,7 +74,7 @@ const S1: &[(When, &str)] = &[
     ),
     (
         Outside(["1 alloc N free SLUB", "512 B", "cpu 1"]),
-        "At 512 B they come out at {}.",
+        "SLUB's freeing CPUs come out at {} of the published cycles at 512 B.",
     ),
     (
         Outside(["1 alloc N free SLUB", "8 B", "cpu 1"]),

@@ -253,7 +253,9 @@ fn measured_rows(text: &mut String, sheet: &Sheet) {
         "\n## Measured on real threads\n\n{} A figure is the median of {} runs taken in turns, with \
          their range; less is better; ranges that overlap are a tie. Times are CPU time of the thread \
          that did the work. So few CPUs contend for little: this shows what the policy costs real \
-         threads, not what it gains on 224.",
+         threads, not what it gains on 224. The policies of kernels with a slab per CPU enter a CPU's \
+         section by a lock here, where a kernel has a compare-and-swap local to the CPU: their \
+         objects cost more by that than a kernel's.",
         measured::summary(sheet),
         flagstone_sim::host::rows::RUNS
     );
