@@ -217,9 +217,10 @@ fn each_text(mut each: impl FnMut(&'static CStr)) {
         if text.is_null() {
             return;
         }
-        // SAFETY: a byte that differs, and so the string's last, is the last one looked at.
-        let ours = PREFIX.bytes().enumerate();
-        let ours = { ours }.all(|(at, byte)| unsafe { text.add(at).read() } as u8 == byte);
+        let ours = PREFIX.bytes().enumerate().all(|(at, byte)| {
+            // SAFETY: a byte that differs, and so the string's last, is the last one looked at.
+            unsafe { text.cast::<u8>().add(at).read() == byte }
+        });
         if ours {
             // SAFETY: the environment's strings end in a zero byte and outlive start-up.
             each(unsafe { CStr::from_ptr(text.add(PREFIX.len())) });

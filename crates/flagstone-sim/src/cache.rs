@@ -65,9 +65,10 @@ impl DataCache {
         if hit { 0 } else { lines * costs.data_line }
     }
 
-    /// Uses that always hit: the rest of a program's data.
-    pub fn other_uses(&mut self, lines: u64) {
+    /// Uses that do not depend on the allocator: the rest of a program's data.
+    pub fn other_uses(&mut self, lines: u64, misses: u64) {
         self.uses += lines;
+        self.misses += misses;
     }
 
     /// Line uses and misses so far.

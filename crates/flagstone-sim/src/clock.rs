@@ -204,9 +204,11 @@ impl Vm {
         self.pass(cost);
     }
 
-    /// The program uses this many lines of data that nobody moves.
-    pub fn use_own_data(&self, lines: u64) {
-        self.data.borrow_mut().other_uses(lines);
+    /// The program uses this many lines of its other data, of which `misses_1024` in 1024 miss;
+    /// what they cost is part of its think time.
+    pub fn use_own_data(&self, lines: u64, misses_1024: u64) {
+        let misses = lines * misses_1024 / 1024;
+        self.data.borrow_mut().other_uses(lines, misses);
     }
 
     /// Hands an object over until a grace period has passed.

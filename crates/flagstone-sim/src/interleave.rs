@@ -128,6 +128,7 @@ pub fn check(seed: u64, torn_slots: bool) -> Result<Summary, Failure> {
         arena_bytes: ARENA,
         budget_bytes: BUDGET,
         threads,
+        mostly_pages: false,
     };
     let vm = Vm::new(machine, options);
     let subject = vm.boot(|| Subject::new(&vm, &policy.policy).expect("memory to begin with"));

@@ -22,6 +22,7 @@ pub mod costs;
 mod fifo;
 pub mod host;
 pub mod interleave;
+mod interrupt;
 mod lines;
 mod locking;
 pub mod machine;

@@ -107,6 +107,13 @@ impl Directory {
         }
     }
 
+    /// For memory of which only few lines are looked at, far apart: the table takes small pages.
+    #[must_use]
+    pub fn sparse(mut self) -> Self {
+        self.shadow = self.shadow.sparse();
+        self
+    }
+
     #[inline]
     fn shadow_of(&mut self, address: usize) -> &mut u32 {
         let line = address.wrapping_sub(self.base) >> LINE_SHIFT;

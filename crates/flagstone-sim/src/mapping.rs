@@ -47,6 +47,20 @@ impl Mapping {
         self
     }
 
+    /// Asks for small pages: for tables of which little is used here and there.
+    #[must_use]
+    pub fn sparse(self) -> Self {
+        // SAFETY: advice about our own mapping, whole; it never changes what the memory holds.
+        unsafe {
+            libc::madvise(
+                self.start.as_ptr().cast(),
+                self.bytes,
+                libc::MADV_NOHUGEPAGE,
+            );
+        }
+        self
+    }
+
     /// Drops the contents of a page-aligned part: it reads as zero afterwards.
     pub fn forget(&self, offset: usize, bytes: usize) {
         assert!(offset + bytes <= self.bytes, "inside the mapping");

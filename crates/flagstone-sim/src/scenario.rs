@@ -103,6 +103,7 @@ impl Scenario<'_> {
     pub fn run(&self) -> Result<Outcome, String> {
         let options = Options {
             seed: self.seed,
+            mostly_pages: self.workload.processes,
             ..Options::default()
         };
         let vm = Vm::new(self.machine.clone(), options);
@@ -127,6 +128,19 @@ impl Scenario<'_> {
         let all = vm.totals();
         outcome.simulated = all.allocs + all.frees;
         outcome.details = details.take();
+        if self.workload.processes {
+            // Everybody has gone home: how long until pagesets are as small as they get, and
+            // how much is left in them.
+            let during = outcome.mean_bytes;
+            let seconds = subject.settle(&vm);
+            let end = Watch::new(&vm, &subject).look(&vm, &subject, &mut Totals::default());
+            let mib = |bytes: usize| bytes as f64 / 1_048_576.0;
+            outcome.details.extend([
+                ("MiB during".to_owned(), mib(during)),
+                ("MiB at the end".to_owned(), mib(end)),
+                ("seconds to the end".to_owned(), f64::from(seconds)),
+            ]);
+        }
         Ok(outcome)
     }
 

@@ -3,12 +3,14 @@
 //! Nothing of an allocator is here: calls go to the core, and on the way the time they take is
 //! noted.
 
+use crate::costs::Ps;
 use crate::tally::bump;
 use crate::vm::Vm;
 use crate::world::Virtual;
+use core::cell::Cell;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
-use flagstone_core::base::{CacheId, NodeId, Order, Pfn};
+use flagstone_core::base::{CacheId, CpuId, NodeId, Order, Pfn};
 use flagstone_core::page::{PageConfig, Retention};
 use flagstone_core::platform::Platform;
 use flagstone_core::policy::Policy;
@@ -18,6 +20,10 @@ use flagstone_core::slab::{CacheRequest, Slabs};
 pub struct Subject {
     slabs: Box<MaybeUninit<Slabs<Virtual>>>,
     page_bytes: usize,
+    /// When each CPU's last step of upkeep was.
+    upkeep: Vec<Cell<Ps>>,
+    /// Bytes a workload holds beside what it takes here.
+    beside: Cell<usize>,
 }
 
 impl Subject {
@@ -42,6 +48,8 @@ impl Subject {
         Ok(Self {
             slabs,
             page_bytes: vm.machine.topology.page_size,
+            upkeep: vec![Cell::new(0); vm.topology.cpus() as usize],
+            beside: Cell::new(0),
         })
     }
 
@@ -134,6 +142,65 @@ impl Subject {
         bump(&tally.free_ps, vm.now() - start);
     }
 
+    /// Notes bytes that are in use all the while and that nobody takes or gives back: files in
+    /// memory. They count as in use.
+    pub fn note_beside(&self, bytes: usize) {
+        self.beside.set(bytes);
+    }
+
+    /// The CPU's worker: every so often pagesets decay. CPUs start at different points.
+    #[inline]
+    fn keep_up(&self, vm: &Vm) {
+        let cpu = Virtual::current_cpu();
+        let last = &self.upkeep[cpu.0 as usize];
+        if vm.now() - last.get() > vm.upkeep_every.get() {
+            self.step_of_upkeep(vm, cpu, last);
+        }
+    }
+
+    #[cold]
+    fn step_of_upkeep(&self, vm: &Vm, cpu: CpuId, last: &Cell<Ps>) {
+        if last.get() == 0 {
+            let share = u64::from(vm.chance.below(1024));
+            last.set(vm.now() - vm.upkeep_every.get() / 1024 * share);
+            return;
+        }
+        last.set(vm.now());
+        self.slabs().pages().tick_cpu(cpu);
+    }
+
+    /// Lets seconds pass on a machine where nobody runs any more, until no pageset gives anything
+    /// back; answers how many.
+    pub fn settle(&self, vm: &Vm) -> u32 {
+        /// A pageset of the largest machine is empty long before.
+        const MOST: u32 = 600;
+        vm.boot_look(|| {
+            let mut seconds = 0;
+            let mut before = usize::MAX;
+            while seconds < MOST {
+                let parked = self.parked_pages(vm);
+                if parked >= before {
+                    break;
+                }
+                before = parked;
+                seconds += 1;
+                for cpu in 0..vm.topology.cpus() {
+                    self.slabs().pages().tick_cpu(CpuId(cpu));
+                }
+            }
+            seconds.saturating_sub(1)
+        })
+    }
+
+    fn parked_pages(&self, vm: &Vm) -> usize {
+        let pages = self.slabs().pages();
+        let all = (0..vm.topology.cpus())
+            .flat_map(|cpu| (0..self.nodes()).map(move |node| (NodeId(node), CpuId(cpu))));
+        all.filter_map(|(node, cpu)| pages.pageset_snapshot(node, cpu))
+            .map(|set| set.count as usize)
+            .sum()
+    }
+
     /// Takes a block of pages near the running CPU; ends the run when memory is exhausted.
     #[must_use]
     pub fn alloc_pages(&self, vm: &Vm, order: Order) -> Pfn {
@@ -146,6 +213,7 @@ impl Subject {
     /// Takes a block of pages, if there is one.
     #[must_use]
     pub fn try_alloc_pages(&self, vm: &Vm, order: Order) -> Option<Pfn> {
+        self.keep_up(vm);
         let start = vm.now();
         let node: NodeId = Virtual::node_of(Virtual::current_cpu());
         let block = self.slabs().pages().alloc_block(order, node);
@@ -160,6 +228,7 @@ impl Subject {
     /// # Safety
     /// 1. `pfn` came from [`Subject::alloc_pages`] with this order and is not used again.
     pub unsafe fn free_pages(&self, vm: &Vm, pfn: Pfn, order: Order) {
+        self.keep_up(vm);
         let start = vm.now();
         // SAFETY: obligation 1.
         unsafe { self.slabs().pages().free_block(pfn, order) };
@@ -174,10 +243,11 @@ impl Subject {
         self.slabs().pages().address(pfn).as_ptr()
     }
 
-    /// Bytes of pages handed out, those in pagesets not counted; without a lock.
+    /// Bytes of pages outside the zones' free areas, those in pagesets included, and what the
+    /// workload holds beside; without a lock.
     #[must_use]
     pub fn in_use_bytes(&self) -> usize {
-        self.slabs().pages().in_use().0 * self.page_bytes
+        self.slabs().pages().in_use().0 * self.page_bytes + self.beside.get()
     }
 
     /// Memory nodes that have a zone.

@@ -6,7 +6,7 @@
 //!                                               ├─ lines.rs     where cache lines are
 //!                                               ├─ locking.rs   locks in virtual time
 //!                                               ├─ arena.rs     memory, budget
-//!                                               └─ rcu.rs cache.rs tally.rs chance.rs
+//!                                               └─ rcu.rs cache.rs tally.rs chance.rs interrupt.rs
 //! ```
 //!
 //! One operating-system thread runs one machine; several threads run several at once. The core
@@ -17,6 +17,7 @@ use crate::arena::Arena;
 use crate::cache::DataCache;
 use crate::chance::{Chance, Digest};
 use crate::costs::{Costs, MS, Ps};
+use crate::interrupt::Handler;
 use crate::lines::Directory;
 use crate::machine::Machine;
 use crate::rcu::Rcu;
@@ -70,6 +71,9 @@ pub struct Options {
     /// Threads of execution; zero: one for each CPU. More threads than CPUs only in the
     /// interleaved gear, where threads migrate.
     pub threads: u32,
+    /// Nearly all memory is whole pages whose lines nobody looks at one by one: a hint that saves
+    /// the host memory.
+    pub mostly_pages: bool,
 }
 
 impl Default for Options {
@@ -81,6 +85,7 @@ impl Default for Options {
             arena_bytes: 0,
             budget_bytes: 0,
             threads: 0,
+            mostly_pages: false,
         }
     }
 }
@@ -132,6 +137,8 @@ pub(crate) struct Thread {
     pub(crate) cpu: Cell<u32>,
     pub(crate) yielder: Cell<*const Yielder<(), ()>>,
     pub(crate) held: RefCell<Vec<LockKind>>,
+    /// What may come in the middle of an allocation; see interrupt.rs.
+    pub(crate) handler: Cell<Option<Handler>>,
     pub(crate) tally: Tally,
     /// To whom its time belongs, and until when it is booked.
     pub(crate) function: Cell<Function>,
@@ -162,6 +169,8 @@ pub struct Vm {
     /// A program runs in the timed gear: things cost time. Not while booting or observing.
     pub(crate) timed: Cell<bool>,
     pub(crate) stopping: Cell<bool>,
+    /// Time between two steps of upkeep on each CPU.
+    pub(crate) upkeep_every: Cell<Ps>,
     pub(crate) threads: Vec<Thread>,
     /// Running threads of each core.
     pub(crate) core_running: Vec<Cell<u8>>,
@@ -226,7 +235,10 @@ impl Vm {
             options.arena_bytes
         };
         let arena = Arena::new(space, budget, machine.topology.page_size);
-        let lines = Directory::new(arena.base(), arena.bytes(), &topology);
+        let mut lines = Directory::new(arena.base(), arena.bytes(), &topology);
+        if options.mostly_pages {
+            lines = lines.sparse();
+        }
         let grace = (machine.rcu.grace_ms * MS as f64) as Ps;
         let threads = (0..count).map(|index| Thread {
             clock: Cell::new(0),
@@ -236,6 +248,7 @@ impl Vm {
             cpu: Cell::new(index % cpus),
             yielder: Cell::new(core::ptr::null()),
             held: RefCell::new(Vec::new()),
+            handler: Cell::new(None),
             tally: Tally::default(),
             function: Cell::new(Function::Rest),
             booked_to: Cell::new(0),
@@ -251,6 +264,7 @@ impl Vm {
             in_task: Cell::new(false),
             timed: Cell::new(false),
             stopping: Cell::new(false),
+            upkeep_every: Cell::new(1000 * MS),
             threads: threads.collect(),
             core_running: vec![Cell::new(0); topology.cores() as usize],
             ready: RefCell::new(Ready::new(count)),
@@ -306,6 +320,12 @@ impl Vm {
     #[must_use]
     pub fn now(&self) -> Ps {
         self.now.get()
+    }
+
+    /// Sets the time between two steps of upkeep on each CPU (a second, the kernel's statistics
+    /// interval): for programs that do in less time what the real ones do in more.
+    pub fn set_upkeep_every(&self, ps: Ps) {
+        self.upkeep_every.set(ps);
     }
 
     /// The running thread of execution (in the timed gear: its CPU).

@@ -32,17 +32,15 @@ impl Watch {
     /// that are in use or parked in pagesets.
     pub fn look(&mut self, vm: &Vm, subject: &Subject, totals: &mut Totals) -> usize {
         let pages = subject.slabs().pages();
-        let mut parked = 0;
         for (index, known) in self.known.iter_mut().enumerate() {
             let node = NodeId((index % usize::from(self.nodes)) as u8);
             let cpu = CpuId((index / usize::from(self.nodes)) as u32);
             if let Some(now) = vm.boot_look(|| pages.pageset_snapshot(node, cpu)) {
                 *known = now;
             }
-            parked += known.count as usize;
             totals.free_high += known.counters.free_high;
             totals.zone_pages += known.counters.refill_pages;
         }
-        subject.in_use_bytes() + parked * subject.page_bytes()
+        subject.in_use_bytes()
     }
 }

@@ -299,10 +299,11 @@ unsafe impl Platform for Virtual {
     fn work(work: Work) {
         let vm = vm::current();
         if vm.timed.get() {
+            vm.spend(vm.costs.work(work));
             if let Work::NewSlab(_) = work {
                 bump(&vm.tally().slabs, 1);
+                vm.interrupt();
             }
-            vm.spend(vm.costs.work(work));
         }
     }
 

@@ -1,9 +1,13 @@
 //! The machine itself, without an allocator: small programs over locks, lines and counters.
 
 use core::cell::Cell;
-use flagstone_core::platform::{Access, Line, Lock, LockKind, Platform};
+use flagstone_core::base::Order;
+use flagstone_core::platform::{Access, Line, Lock, LockKind, Platform, Work};
 use flagstone_sim::costs::{MS, NS, US};
-use flagstone_sim::tally::lock_index;
+use flagstone_sim::scenario::NamedPolicy;
+use flagstone_sim::subject::Subject;
+use flagstone_sim::tally::{Totals, lock_index};
+use flagstone_sim::watch::Watch;
 use flagstone_sim::{Faults, Gear, Machine, Options, Program, Virtual, Vm};
 
 fn machine(name: &str, options: Options) -> Vm {
@@ -336,4 +340,53 @@ fn an_observer_sees_the_machine_when_it_asked_to_and_ends_the_run() {
     assert_eq!(times, [MS, 2 * MS, 3 * MS]);
     let ops = looks[2].1 - looks[1].1;
     assert!((3990..4010).contains(&ops), "{ops}");
+}
+
+#[test]
+fn an_interrupt_comes_where_a_slab_is_made_but_not_inside_itself_nor_where_it_is_masked() {
+    let vm = machine("x86-16", small(1));
+    let came = Cell::new(0);
+    let handler = |_: &Vm| {
+        came.set(came.get() + 1);
+        Virtual::work(Work::NewSlab(1));
+    };
+    let program: Program<'_> = Box::new(|vm: &Vm| {
+        Virtual::work(Work::NewSlab(1));
+        vm.interruptible(&handler, || {
+            Virtual::work(Work::NewSlab(1));
+            Virtual::work(Work::Fast);
+            vm.masked(|| Virtual::work(Work::NewSlab(1)));
+            Virtual::work(Work::NewSlab(1));
+        });
+        Virtual::work(Work::NewSlab(1));
+    });
+    to_the_end(&vm, vec![(0, program)]);
+    assert_eq!(came.get(), 2);
+}
+
+#[test]
+fn pages_in_pagesets_count_once_and_leave_them_as_time_passes() {
+    let vm = machine("x86-16", Options::default());
+    let policy = NamedPolicy::parse("linux-6.7").unwrap().policy;
+    let subject = vm.boot(|| Subject::new(&vm, &policy)).unwrap();
+    let look = || {
+        let bytes = Watch::new(&vm, &subject).look(&vm, &subject, &mut Totals::default());
+        bytes / 4096
+    };
+    let before = look();
+    let program: Program<'_> = Box::new(|vm: &Vm| {
+        let pages: Vec<_> = (0..20_000)
+            .map(|_| subject.alloc_pages(vm, Order::ZERO))
+            .collect();
+        for page in pages {
+            // SAFETY: taken above, given back once.
+            unsafe { subject.free_pages(vm, page, Order::ZERO) };
+        }
+    });
+    to_the_end(&vm, vec![(0, program)]);
+    let parked = look() - before;
+    assert!((1..=20_100).contains(&parked), "{parked} pages");
+    let seconds = subject.settle(&vm);
+    let left = look() - before;
+    assert!(seconds > 0 && left < parked, "{left} of {parked} pages");
 }

@@ -129,3 +129,35 @@ fn more_contention_costs_throughput() {
     };
     assert!(rate(2) > rate(56), "56 tasks share lists that two do not");
 }
+
+#[test]
+fn min_partial_by_size_saves_page_allocator_calls_where_interrupts_meet_new_slabs() {
+    let calls = |policy: &str| {
+        let seeds = 1..=12;
+        let runs = seeds.map(|seed| run("netio", "x86-2way-2008", policy, 2, seed));
+        let (slabs, segments) = runs.fold((0, 0), |sum, outcome| {
+            (sum.0 + outcome.totals.slabs, sum.1 + outcome.totals.ops)
+        });
+        slabs as f64 / segments as f64
+    };
+    let (fixed, dynamic) = (
+        calls("linux-2.6.26"),
+        calls("linux-2.6.26+dynamic-min-partial"),
+    );
+    assert!(dynamic < fixed, "{dynamic} against {fixed} for a segment");
+}
+
+#[test]
+fn after_its_end_a_build_leaves_its_files_and_what_pagesets_keep_at_least() {
+    let outcome = run("kbuild", "x86-16", "linux-6.7", 16, 1);
+    let detail = |name: &str| {
+        let found = outcome.details.iter().find(|(known, _)| known == name);
+        found.unwrap_or_else(|| panic!("no {name}")).1
+    };
+    let (during, end) = (detail("MiB during"), detail("MiB at the end"));
+    let files = 8.0 * 1433.0;
+    let mib = |bytes: usize| bytes as f64 / 1_048_576.0;
+    let most = mib(outcome.peak_bytes);
+    assert!(end > files && end <= most, "{files} < {end} <= {most}");
+    assert!((during - mib(outcome.mean_bytes)).abs() < 1.0);
+}

@@ -17,7 +17,7 @@ use core::sync::atomic::{AtomicU64, AtomicUsize};
 /// A fall of fewer bytes is none: what could be given back is small then.
 const BYTES_MIN: usize = 8 << 20;
 /// The largest fall ever asked for, however many were swings.
-const BYTES_MAX: usize = 256 << 20;
+const BYTES_MAX: usize = 1 << 30;
 /// Nanoseconds within which growing back makes a fall a swing.
 const SWING_NS: u64 = 1_000_000_000;
 

@@ -50,21 +50,53 @@ impl<P: Platform> Ready<P> {
         Some(start)
     }
 
-    /// A kept block of at least `bytes`, listed for a request of `size`.
+    /// A kept block of `bytes`, listed for a request of `size`.
     fn take_kept(&self, bytes: usize, size: usize, align: usize) -> Option<NonNull<u8>> {
         let now = P::now();
         let most = self.slabs.bounds.barns_bytes.load(Relaxed);
-        let mut table = self.huge.lock::<P>().ok()?;
-        let mut block = table.kept.take(bytes, align, now, most)?;
+        let kept = self
+            .huge
+            .lock::<P>()
+            .ok()?
+            .kept
+            .take(bytes, align, now, most)?;
+        let mut block = self.fit(kept, bytes, align)?;
         block.requested = size;
         let start = NonNull::new(block.address as *mut u8)?;
-        if table.insert::<P>(block).is_err() {
-            drop(table);
+        let listed = match self.huge.lock::<P>() {
+            Ok(mut table) => table.insert::<P>(block).is_ok(),
+            Err(_) => false,
+        };
+        if !listed {
             // SAFETY: nobody knows the block any more.
             unsafe { P::release(start, block.bytes) };
             return None;
         }
         Some(start)
+    }
+
+    /// Cuts or grows a block that is in nobody's hands to about `bytes`; `None` where it cannot
+    /// grow, and then it is given back.
+    fn fit(&self, mut block: HugeBlock, bytes: usize, align: usize) -> Option<HugeBlock> {
+        let start = NonNull::new(block.address as *mut u8)?;
+        if block.bytes > bytes + bytes / 8 {
+            // SAFETY: the end of the reservation, which is committed and nobody uses.
+            unsafe { P::release(start.add(bytes), block.bytes - bytes) };
+            block.bytes = bytes;
+        }
+        if block.bytes < bytes {
+            let may_move = align <= P::page_size().bytes();
+            // SAFETY: one whole committed reservation.
+            let grown = may_move.then(|| unsafe { P::remap(start, block.bytes, bytes) });
+            let Some(grown) = grown.flatten() else {
+                // SAFETY: nobody knows the block any more.
+                unsafe { P::release(start, block.bytes) };
+                return None;
+            };
+            block.address = grown.as_ptr() as usize;
+            block.bytes = bytes;
+        }
+        Some(block)
     }
 
     pub(super) fn huge_at(&self, address: NonNull<u8>) -> Option<HugeBlock> {

@@ -5,8 +5,8 @@
 //!
 //! ```text
 //!   free ──► room below the bound?  yes: kept          no: given back, its size remembered
-//!   alloc ─► one kept that fits?    yes: taken         no: one given back within a second that
-//!                                                          would fit raises the bound by its size
+//!   alloc ─► one kept that serves?  yes: taken, and    no: one given back within a second that
+//!            (half to twice the size)    cut or grown      would serve raises the bound by its size
 //!   the bound falls by an eighth each second; at most MOST, and a store of the process's memory
 //! ```
 //!
@@ -88,9 +88,8 @@ impl Kept {
         self.blocks.iter().take_while(|block| block.address != 0)
     }
 
-    /// Takes the smallest block of at least `bytes` and at most an eighth more that starts at a
-    /// multiple of `align`. If there is none, whether giving one back was a mistake is learnt,
-    /// with `most` as a limit.
+    /// Takes the block nearest in size to `bytes` that serves and starts at a multiple of `align`.
+    /// If there is none, whether giving one back was a mistake is learnt, with `most` as a limit.
     pub(super) fn take(
         &mut self,
         bytes: usize,
@@ -100,8 +99,8 @@ impl Kept {
     ) -> Option<HugeBlock> {
         let best = (0..self.blocks().count())
             .filter(|&at| self.blocks[at].address.is_multiple_of(align))
-            .filter(|&at| fits(self.blocks[at].bytes, bytes))
-            .min_by_key(|&at| self.blocks[at].bytes);
+            .filter(|&at| serves(self.blocks[at].bytes, bytes))
+            .min_by_key(|&at| self.blocks[at].bytes.abs_diff(bytes));
         match best {
             Some(at) => Some(self.remove(at)),
             None => {
@@ -173,7 +172,7 @@ impl Kept {
         let mistake = self
             .gone
             .iter_mut()
-            .find(|gone| fits(gone.bytes, bytes) && now.saturating_sub(gone.at) < REGRET_NS);
+            .find(|gone| serves(gone.bytes, bytes) && now.saturating_sub(gone.at) < REGRET_NS);
         let Some(gone) = mistake else {
             return;
         };
@@ -185,9 +184,10 @@ impl Kept {
     }
 }
 
-/// Whether a block of `have` bytes serves a request of `want` without wasting more than an eighth.
-fn fits(have: usize, want: usize) -> bool {
-    have >= want && have - want <= want / 8
+/// Whether a block of `have` bytes, cut or grown, saves most of the faults of a request of `want`
+/// without giving back more than it saves.
+fn serves(have: usize, want: usize) -> bool {
+    have >= want / 2 && have / 2 <= want
 }
 
 #[cfg(all(test, not(loom)))]
@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(kept.keep(block(1, 8), 0).len, 1);
         assert_eq!(kept.take(8 * MIB, 1, SECOND, usize::MAX), None);
         assert_eq!(kept.keep(block(2, 8), SECOND).len, 1);
-        assert_eq!(kept.take(7 * MIB, 1, SECOND + 1, usize::MAX), None);
+        assert_eq!(kept.take(3 * MIB, 1, SECOND + 1, usize::MAX), None);
         assert_eq!(kept.take(8 * MIB, 1, SECOND + 2, usize::MAX), None);
         assert_eq!(kept.keep(block(3, 8), SECOND + 3).len, 0);
         assert_eq!(
@@ -231,15 +231,25 @@ mod tests {
     }
 
     #[test]
-    fn a_block_serves_requests_down_to_an_eighth_less_at_its_alignment() {
+    fn a_block_serves_requests_of_half_to_twice_its_size_at_its_alignment() {
         let mut kept = taught(9);
         kept.keep(block(2, 9), 2);
         assert_eq!(kept.take(9 * MIB, 1 << 33, 3, 0), Some(block(2, 9)));
         kept.keep(block(3, 9), 3);
         assert_eq!(kept.take(9 * MIB, 1 << 33, 3, 0), None, "not aligned");
-        assert_eq!(kept.take(7 * MIB, 1, 3, 0), None, "too large");
-        assert_eq!(kept.take(10 * MIB, 1, 3, 0), None, "too small");
-        assert_eq!(kept.take(8 * MIB, 1, 3, 0), Some(block(3, 9)));
+        assert_eq!(kept.take(4 * MIB, 1, 3, 0), None, "too large");
+        assert_eq!(kept.take(19 * MIB, 1, 3, 0), None, "too small");
+        assert_eq!(kept.take(18 * MIB, 1, 3, 0), Some(block(3, 9)));
+    }
+
+    #[test]
+    fn the_block_nearest_in_size_is_taken() {
+        let mut kept = taught(60);
+        for (number, mib) in [(2, 12), (3, 8), (4, 15)] {
+            kept.keep(block(number, mib), 2);
+        }
+        assert_eq!(kept.take(9 * MIB, 1, 3, 0), Some(block(3, 8)));
+        assert_eq!(kept.take(9 * MIB, 1, 3, 0), Some(block(2, 12)));
     }
 
     #[test]

@@ -132,3 +132,46 @@ impl Keep {
         self.peak = in_use.max(self.peak - self.peak / 8);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RULE: Retention = Retention {
+        min_bytes: 8 << 20,
+        share: 64,
+        max_bytes: 16 << 20,
+    };
+    const MIB: usize = (1 << 20) / 4096;
+
+    fn fallen() -> Keep {
+        let mut keep = Keep::new(&RULE, PageSize::K4);
+        keep.note_use(1024 * MIB);
+        keep.note_fall();
+        keep
+    }
+
+    #[test]
+    fn after_a_fall_little_stays_and_less_the_less_is_in_use() {
+        let keep = fallen();
+        let bounds = [512, 128, 10].map(|mib| keep.bound(mib * MIB) / MIB);
+        assert_eq!(bounds, [8, 2, 1]);
+    }
+
+    #[test]
+    fn memory_wanted_again_at_once_ends_the_fall_but_later_it_does_not() {
+        for (at, bound) in [(REGRET_NS / 2, 8 * MIB), (2 * REGRET_NS, MIB)] {
+            let mut keep = fallen();
+            keep.note_released(100, 0);
+            keep.note_reused(25, || at);
+            assert_eq!(keep.bound(64 * MIB), bound, "wanted after {at} ns");
+        }
+    }
+
+    #[test]
+    fn a_new_peak_ends_the_fall() {
+        let mut keep = fallen();
+        keep.note_use(1025 * MIB);
+        assert_eq!(keep.bound(64 * MIB), 8 * MIB);
+    }
+}

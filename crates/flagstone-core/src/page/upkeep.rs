@@ -80,6 +80,14 @@ impl<P: Platform> PageAllocator<P> {
         true
     }
 
+    /// A second passed on one CPU: its pagesets decay. For worlds that have a worker on every CPU,
+    /// as a kernel's statistics do, instead of [`PageAllocator::tick`].
+    pub fn tick_cpu(&self, cpu: CpuId) {
+        for zone in self.zones() {
+            zone.decay_pageset(self.memmap(), cpu);
+        }
+    }
+
     /// Pages outside the free areas, those in pagesets included, as last noted: without a lock.
     #[must_use]
     pub fn in_use(&self) -> PageCount {

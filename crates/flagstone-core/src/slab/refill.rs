@@ -47,6 +47,8 @@ impl<P: Platform> Slabs<P> {
         }
         let mut isolated = [Pfn::NONE; ISOLATED_MAX];
         let found = self.isolate(cache, node, sheaf.room(), &mut isolated);
+        // A sheaf hands out what was put last: so the lowest addresses go in last.
+        isolated[..found].sort_unstable_by_key(|&pfn| core::cmp::Reverse(pfn));
         let mut gained = 0;
         let mut kept = 0;
         for at in 0..found {

@@ -224,3 +224,7 @@ fn needed_pages<P: Platform>(slab: &Slab<'_, P>) -> u32 {
     }
     needed
 }
+
+#[cfg(all(test, not(loom)))]
+#[path = "sweep_tests.rs"]
+mod tests;

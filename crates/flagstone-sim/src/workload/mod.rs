@@ -42,6 +42,8 @@ pub struct Params {
     pub placement: Option<Placement>,
     /// Times a finite workload is run one after the other on one allocator (once).
     pub rounds: Option<u32>,
+    /// Nanoseconds of putting into a mailbox and of taking out, where they were measured.
+    pub mail_ns: Option<[f64; 2]>,
 }
 
 /// What a workload's programs are made from.
@@ -97,6 +99,9 @@ pub struct Workload {
     pub kind: Kind,
     /// How many tasks it takes.
     pub tasks: Tasks,
+    /// Made of processes: nearly all memory is whole pages, and all goes back when they end, so that
+    /// what pagesets keep then is of interest.
+    pub processes: bool,
     /// Makes its programs.
     pub make: for<'a> fn(&'a Env<'a>) -> Vec<(u32, Program<'a>)>,
 }
@@ -112,6 +117,7 @@ pub const WORKLOADS: &[Workload] = &[
         unit: "mmap and munmap",
         kind: Kind::Steady,
         tasks: ANY,
+        processes: false,
         make: mmap1::make,
     },
     Workload {
@@ -120,6 +126,7 @@ pub const WORKLOADS: &[Workload] = &[
         unit: "message",
         kind: Kind::Steady,
         tasks: PAIRS,
+        processes: false,
         make: hackbench::make,
     },
     Workload {
@@ -128,6 +135,7 @@ pub const WORKLOADS: &[Workload] = &[
         unit: "object freed",
         kind: Kind::Finite,
         tasks: ANY,
+        processes: false,
         make: one_alloc_n_free::make,
     },
     Workload {
@@ -136,6 +144,7 @@ pub const WORKLOADS: &[Workload] = &[
         unit: "page faulted in",
         kind: Kind::Steady,
         tasks: ANY,
+        processes: true,
         make: kbuild::make,
     },
     Workload {
@@ -144,6 +153,7 @@ pub const WORKLOADS: &[Workload] = &[
         unit: "message",
         kind: Kind::Steady,
         tasks: PAIRS,
+        processes: false,
         make: sctp::make,
     },
     Workload {
@@ -152,6 +162,7 @@ pub const WORKLOADS: &[Workload] = &[
         unit: "64 KiB message",
         kind: Kind::Steady,
         tasks: PAIRS,
+        processes: false,
         make: af_unix::make,
     },
     Workload {
@@ -160,6 +171,7 @@ pub const WORKLOADS: &[Workload] = &[
         unit: "segment",
         kind: Kind::Steady,
         tasks: PAIRS,
+        processes: false,
         make: netio::make,
     },
     Workload {
@@ -168,6 +180,7 @@ pub const WORKLOADS: &[Workload] = &[
         unit: "block replaced",
         kind: Kind::Steady,
         tasks: ANY,
+        processes: false,
         make: larson::make,
     },
     Workload {
@@ -176,6 +189,7 @@ pub const WORKLOADS: &[Workload] = &[
         unit: "block replaced",
         kind: Kind::Steady,
         tasks: ANY,
+        processes: false,
         make: random_mix::make,
     },
     Workload {
@@ -184,6 +198,7 @@ pub const WORKLOADS: &[Workload] = &[
         unit: "recorded event",
         kind: Kind::Steady,
         tasks: PAIRS,
+        processes: false,
         make: replay::mmap1,
     },
     Workload {
@@ -192,6 +207,7 @@ pub const WORKLOADS: &[Workload] = &[
         unit: "recorded event",
         kind: Kind::Steady,
         tasks: PAIRS,
+        processes: false,
         make: replay::hackbench_socket,
     },
     Workload {
@@ -200,6 +216,7 @@ pub const WORKLOADS: &[Workload] = &[
         unit: "recorded event",
         kind: Kind::Steady,
         tasks: PAIRS,
+        processes: false,
         make: replay::hackbench_pipe,
     },
     Workload {
@@ -208,6 +225,7 @@ pub const WORKLOADS: &[Workload] = &[
         unit: "recorded event",
         kind: Kind::Steady,
         tasks: PAIRS,
+        processes: false,
         make: replay::fio_net,
     },
 ];

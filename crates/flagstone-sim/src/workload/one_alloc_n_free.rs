@@ -18,13 +18,13 @@
 //! A think time is a pause of the producer for each object; below zero, of the consumers. It
 //! moves the ratio of their speeds, which decides whether consumers keep up.
 //!
-//! Two forms the published test does not have, for comparing worlds: with one task the task takes
-//! and frees its own objects after it has made all of them; and the test can be repeated, in which
-//! case details are the last round's.
+//! Three forms the published test does not have, for comparing worlds: with one task the task takes
+//! and frees its own objects after it has made all of them; the test can be repeated, in which
+//! case details are the last round's; and what the mailbox's steps cost can be given.
 
 use super::Env;
 use super::stage::{Common, Stage, Virtually};
-use crate::costs::{NS, US};
+use crate::costs::{NS, Ps, US};
 use crate::schedule::Program;
 use crate::vm::Vm;
 use crate::world::Virtual;
@@ -47,15 +47,28 @@ struct Slot {
     objects: RefCell<VecDeque<NonNull<u8>>>,
     /// The CPU that spins on an empty mailbox.
     waiting: Cell<Option<u32>>,
+    /// What putting in and taking out cost where that is known; else they cost what their line does.
+    known: Option<[Ps; 2]>,
 }
 
 impl Slot {
-    fn touch(&self, access: Access) {
-        Virtual::touch(Line::Node, core::ptr::from_ref(self).cast(), access);
+    fn touch(&self) {
+        let line = core::ptr::from_ref(self).cast();
+        Virtual::touch(Line::Node, line, Access::Atomic);
+    }
+
+    fn step(&self, vm: &Vm, side: usize) {
+        match self.known {
+            None => self.touch(),
+            Some(costs) => {
+                vm.spend(costs[side]);
+                vm.sync();
+            }
+        }
     }
 
     fn post(&self, vm: &Vm, object: NonNull<u8>) {
-        self.touch(Access::Atomic);
+        self.step(vm, 0);
         self.objects.borrow_mut().push_back(object);
         if let Some(consumer) = self.waiting.take() {
             vm.release_spinner(consumer);
@@ -64,7 +77,7 @@ impl Slot {
 
     fn fetch(&self, vm: &Vm) -> NonNull<u8> {
         loop {
-            self.touch(Access::Atomic);
+            self.step(vm, 1);
             if let Some(object) = self.objects.borrow_mut().pop_front() {
                 return object;
             }
@@ -113,12 +126,20 @@ pub fn consume<S: Stage>(
     }
 }
 
+fn mailbox(env: &Env<'_>) -> Slot {
+    let known = env.params.mail_ns;
+    Slot {
+        known: known.map(|sides| sides.map(|ns| (ns * NS as f64) as Ps)),
+        ..Slot::default()
+    }
+}
+
 pub(super) fn make<'a>(env: &'a Env<'a>) -> Vec<(u32, Program<'a>)> {
     let size = env.params.size.unwrap_or(SIZE);
     let tasks = env.cpus.len();
     let rounds = env.params.rounds.unwrap_or(1);
     let shared = Rc::new(Shared {
-        slots: (1..tasks.max(2)).map(|_| Slot::default()).collect(),
+        slots: (1..tasks.max(2)).map(|_| mailbox(env)).collect(),
         cache: env.subject.kmalloc("test", size),
         running: Cell::new(tasks),
         round: Cell::new(0),
