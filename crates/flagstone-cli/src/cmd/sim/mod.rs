@@ -176,7 +176,7 @@ fn check(args: &Args) -> Result<Request, String> {
             size: args.size,
             think_ns: args.think,
             placement: args.compact.then_some(Placement::Compact),
-            rounds: None,
+            ..Params::default()
         },
         plan: if args.quick { Plan::QUICK } else { Plan::FULL },
     })
