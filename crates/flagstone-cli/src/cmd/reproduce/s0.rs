@@ -103,7 +103,7 @@ pub(super) fn fill(sheet: &mut Sheet, runs: &Runs, effort: Effort) {
     });
     sheet.settings.push(Setting {
         seed: SEED,
-        what: "mmap1: 3400 ns outside the allocator".into(),
+        what: "mmap1: time outside the allocator (noted in the workload)".into(),
         source: "fitted to the three base rows".into(),
         tried: 4,
     });
