@@ -20,14 +20,28 @@ pub fn report(outcome: Outcome) -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(Failure::Usage(line)) => {
-            eprintln!("flagstone: {line}");
+            eprintln!("flagstone: {}", one_line(&line));
             ExitCode::from(2)
         }
         Err(Failure::Finding(line)) => {
-            eprintln!("flagstone: {line}");
+            eprintln!("flagstone: {}", one_line(&line));
             ExitCode::from(1)
         }
     }
+}
+
+/// A message quotes what it was given, which may hold anything: control characters are shown
+/// escaped, so that a line stays a line.
+fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() {
+            line.extend(c.escape_default());
+        } else {
+            line.push(c);
+        }
+    }
+    line
 }
 
 /// Prints help and versions as they are, and a wrong call as one line; returns the exit code.
@@ -49,7 +63,7 @@ pub fn report_usage(error: &clap::Error) -> ExitCode {
     let what = what.join(" ");
     eprintln!(
         "flagstone: {}; see --help",
-        what.strip_prefix("error: ").unwrap_or(&what)
+        one_line(what.strip_prefix("error: ").unwrap_or(&what))
     );
     ExitCode::from(2)
 }

@@ -563,3 +563,21 @@ mod damage {
         }
     }
 }
+
+#[test]
+fn a_capture_of_nothing_is_refused_and_leaves_no_file() {
+    let empty = tempfile::tempdir().unwrap();
+    let to = empty.path().join("host.tar");
+    let output = flagstone()
+        .arg("--root")
+        .arg(empty.path())
+        .arg("--capture")
+        .arg(&to)
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    assert!(stderr.contains("nothing to copy"), "{stderr}");
+    assert!(!to.exists());
+}

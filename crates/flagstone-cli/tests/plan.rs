@@ -268,6 +268,10 @@ fn every_wrong_input_is_one_line_and_exit_two() {
         ),
         ("--size 64 --from /proc/slabinfo", "exclude each other"),
         (
+            "--size 64 --page-size 256",
+            "--page-size 256: must be a power of two from 512",
+        ),
+        (
             "--population odd --size 64",
             "known are slots, active and estimated",
         ),
@@ -282,10 +286,75 @@ fn every_wrong_input_is_one_line_and_exit_two() {
         refused(arguments, expected);
     }
     refused(&format!("--page-size 4096 --from {broken}"), ":4: ");
-    refused(
-        &format!("--page-size 512 --from {wrong_pages}"),
-        ":3: mm_struct: 21 objects of 1536",
+    for page_size in [512, 65_536] {
+        refused(
+            &format!("--page-size {page_size} --from {wrong_pages}"),
+            ":3: mm_struct: 21 objects of 1536",
+        );
+    }
+    let no_caches = capture("");
+    let path = no_caches.path().display();
+    refused(&format!("--page-size 4096 --from {path}"), "holds no cache");
+}
+
+#[test]
+fn a_message_stays_one_line_whatever_it_quotes() {
+    let output = plan("--size 64 --policy")
+        .arg("a\nb\u{1b}[31m")
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    assert!(stderr.contains(r"'a\nb\u{1b}[31m'"), "{stderr}");
+}
+
+#[test]
+fn a_capture_cut_anywhere_is_refused_in_one_line_or_holds_whole_lines() {
+    let whole = format!("slabinfo - version: 2.1\n# name <active_objs>\n{DENTRY}{MM}");
+    let mut refused = 0;
+    for length in 0..whole.len() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(&whole.as_bytes()[..length]).unwrap();
+        let path = file.path().display().to_string();
+        let output = plan(&format!("--page-size 4096 --cpus 2 --from {path}"))
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        // A number cut short is still a number, and the last line needs no end.
+        if output.status.success() {
+            assert!(stderr.is_empty(), "{length}: {stderr}");
+        } else {
+            refused += 1;
+            assert_eq!(output.status.code(), Some(2), "{length}: {stderr}");
+            assert_eq!(stderr.lines().count(), 1, "{length}: {stderr}");
+        }
+    }
+    assert!(refused > whole.len() / 2, "{refused} of {}", whole.len());
+}
+
+#[test]
+fn a_size_tells_the_slab_that_slabs_by_population_never_exceed() {
+    let row = |arguments: &str| json(arguments)["rows"][0].clone();
+    let size = row("--policy flagstone --cpus 160 --page-size 4096 --size 640");
+    assert_eq!((&size["order"], &size["objects"]), (&3.into(), &51.into()));
+    assert_eq!(
+        (&size["first_slab_bytes"], &size["first_slab_objects"]),
+        (&20_480.into(), &32.into())
     );
+    for (objects, most) in [(1_u64, 32_768), (32, 32_768), (51, 32_768), (102, 65_536)] {
+        let slabs = objects.div_ceil(6);
+        let file = capture(&format!(
+            "x {objects} {objects} 640 6 1 : tunables 0 0 0 : slabdata {slabs} {slabs} 0\n"
+        ));
+        let cost = row(&format!(
+            "--policy flagstone --cpus 160 --page-size 4096 --from {}",
+            file.path().display()
+        ));
+        let total = cost["total_bytes"].as_u64().unwrap();
+        assert!(total <= most, "{objects}: {cost}");
+        assert_eq!(cost["first_slab_bytes"], size["first_slab_bytes"]);
+    }
 }
 
 fn refused(arguments: &str, expected: &str) {

@@ -181,11 +181,10 @@ fn the_lower_pageset_mark_is_the_kernels_own_for_every_zone() {
             None if boot.kernel.starts_with("6.1.") => {
                 assert_eq!(high_min, row.least_high, "{what}")
             }
-            // 6.12 shows only where the tuning is now, or 0 before first use; a mark changed by
-            // sysctl takes effect when the pageset is next used.
+            // 6.12 shows only where the tuning is now, or 0 before first use.
             None => {
                 assert!(
-                    row.least_high == 0 || recomputed(boot) || row.least_high >= high_min,
+                    row.least_high == 0 || row.least_high >= high_min,
                     "{what}: {} is below {high_min}",
                     row.least_high
                 );
@@ -296,3 +295,79 @@ fn watermarks_follow_from_the_sizes_the_zones_had_at_boot() {
     }
     assert_eq!(exact, 56, "zones whose mark is pinned to within a page");
 }
+
+/// What the rules alone give, without knowing names, debugging or architectures.
+#[test]
+fn every_exception_is_in_the_table_with_its_number_of_rows() {
+    use std::collections::BTreeMap;
+    let boots = boots();
+    let mut found: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    for row in caches() {
+        let boot = &boots[row.boot];
+        let policy = boot.policy();
+        let who = if debugged(&row) {
+            "debugged"
+        } else {
+            row.cache
+        };
+        let mut differs = |what, equal: bool| {
+            if !equal {
+                *found.entry((what, who)).or_default() += 1;
+            }
+        };
+        let limit = policy.cpu_partial(row.size, row.objects, boot.page_size, boot.cpus);
+        let shown = limit.map_or(0, |limit| limit.objects);
+        differs("cpu_partial", shown == row.cpu_partial);
+        let capacity = policy.sheaf_capacity(row.size, boot.page_size);
+        differs("sheaf_capacity", capacity == row.sheaf_capacity);
+        let flag = |flag| row.flags.contains(flag);
+        let spec = ObjectSpec {
+            align: row.align,
+            ctor: flag('C'),
+            rcu: flag('T'),
+            red_zone: flag('Z'),
+            poison: flag('P'),
+            store_user: flag('U'),
+            kmalloc: row.cache.contains("kmalloc-"),
+            ..ObjectSpec::new(row.object_size)
+        };
+        differs("stride", policy.layout(&spec).size == row.size);
+    }
+    for row in zones() {
+        let boot = &boots[row.boot];
+        let zone = PcpZone {
+            managed: row.managed,
+            low: row.low,
+            cpus: row.node_cpus,
+            high_fraction: row.high_fraction,
+            page_size: boot.page_size,
+        };
+        let high_min = boot.policy().pcp_marks(&zone).high_min;
+        let shown = row.high_min.unwrap_or(row.least_high);
+        // 6.12 shows where the tuning is, which may be anywhere above, or 0 before first use.
+        let moved = row.high_min.is_none() && !boot.kernel.starts_with("6.1.");
+        let equal = high_min == shown || moved && (shown == 0 || shown > high_min);
+        if !equal {
+            *found.entry(("high_min", boot.arch)).or_default() += 1;
+        }
+    }
+    let got: Vec<String> = found
+        .iter()
+        .map(|((what, who), rows)| format!("{what} {who} {rows}"))
+        .collect();
+    assert_eq!(got, EXCEPTIONS, "see docs/exactness.md");
+}
+
+/// Value, cache or architecture, rows.
+const EXCEPTIONS: [&str; 10] = [
+    "high_min ppc64el 7",
+    "sheaf_capacity debugged 258",
+    "sheaf_capacity kmem_cache 24",
+    "sheaf_capacity kmem_cache_node 24",
+    "sheaf_capacity maple_node 28",
+    "sheaf_capacity vm_area_struct 7",
+    "stride TCP 24",
+    "stride TCPv6 24",
+    "stride ext4_inode_cache 20",
+    "stride vm_area_struct 29",
+];

@@ -48,7 +48,7 @@ pub struct Place(UnsafeCell<[u8; CpuArea::bytes_for(PLACE_CPUS)]>);
 // SAFETY: given to one heap, which uses it through slot steps only.
 unsafe impl Sync for Place {}
 
-pub use crate::rseq::OFFSETS;
+pub use crate::rseq::{DENSE_OFFSET, MM_CID_BEHIND};
 
 /// See [`Place`].
 pub static PLACE: Place = Place(UnsafeCell::new([0; CpuArea::bytes_for(PLACE_CPUS)]));

@@ -49,6 +49,8 @@ pub struct Costs {
     page: Ps,
     handoff: u64,
     per_waiter: Ps,
+    watched: u64,
+    watched_each: Ps,
     queueing: Queueing,
     slab_queueing: Queueing,
     /// Stretch of private work with 0, 1, .. 8 running threads on the core.
@@ -100,6 +102,8 @@ impl Costs {
             page: ps(work.page),
             handoff: (machine.locks.handoff * UNIT as f64).round() as u64,
             per_waiter: ps(machine.locks.per_waiter_ns),
+            watched: (machine.locks.watched.unwrap_or(0.0) * UNIT as f64).round() as u64,
+            watched_each: ps(machine.locks.watched_ns.unwrap_or(0.0)),
             queueing: machine.locks.default,
             slab_queueing: machine.locks.slab.unwrap_or(machine.locks.default),
             stretch,
@@ -157,6 +161,15 @@ impl Costs {
         }
     }
 
+    /// A holder's store to its lock's line while `crowd` CPUs spin on it, the first of them at
+    /// `distance`: never less than a line at hand.
+    #[inline]
+    #[must_use]
+    pub fn watched(&self, distance: Distance, crowd: u64) -> Ps {
+        let back = self.line(distance) * self.watched / UNIT + self.watched_each * crowd;
+        back.max(self.transfer[0])
+    }
+
     /// Private work of `ps` while `running` threads of the core run (this one included).
     #[inline]
     #[must_use]
@@ -177,12 +190,20 @@ mod tests {
     fn a_queued_hand_off_ignores_the_crowd_and_a_test_and_set_one_pays_for_it() {
         let spr = Costs::new(&Machine::named("spr-2s-224").unwrap());
         let near = spr.handoff(LockKind::List, Distance::Socket, 0);
-        assert_eq!(near, 97_500, "65 ns times 1.5");
+        assert_eq!(near, 81_000, "54 ns times 1.5");
         assert_eq!(near, spr.handoff(LockKind::List, Distance::Socket, 100));
         let old = Costs::new(&Machine::named("xeon-2007-8").unwrap());
         let alone = old.handoff(LockKind::List, Distance::Remote, 0);
         let crowd = old.handoff(LockKind::List, Distance::Remote, 6);
         assert_eq!(crowd - alone, 6 * 27_900);
+    }
+
+    #[test]
+    fn a_holder_pays_for_those_who_watch_its_lock_where_the_profile_says_so() {
+        let spr = Costs::new(&Machine::named("spr-2s-224").unwrap());
+        assert_eq!(spr.watched(Distance::Remote, 7), spr.transfer[0]);
+        let old = Costs::new(&Machine::named("xeon-2007-8").unwrap());
+        assert_eq!(old.watched(Distance::Remote, 2), 128_700 + 2 * 27_900);
     }
 
     #[test]

@@ -20,6 +20,7 @@ pub mod chance;
 mod clock;
 pub mod costs;
 mod fifo;
+mod hash;
 pub mod host;
 pub mod interleave;
 mod interrupt;

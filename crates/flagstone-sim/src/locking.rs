@@ -95,6 +95,7 @@ impl Vm {
             .next(address(lock), how, &self.chance);
         lock.release_now();
         if let Some((winner, others)) = next {
+            self.watch(lock);
             self.hand_over(lock, winner, others);
         }
     }
@@ -117,6 +118,20 @@ impl Vm {
             .add(end ^ u64::from(home) << 44 ^ u64::from(cpu) << 34);
     }
 
+    /// Tells the lock's line who spins on it.
+    #[cold]
+    fn watch(&self, lock: &RawLock) {
+        if is_private(lock.kind()) {
+            return;
+        }
+        let first = self.waiters.borrow().first(address(lock));
+        let (watcher, crowd) = first.unwrap_or((0, 0));
+        let cpu = self.threads[watcher as usize].cpu.get();
+        let mut lines = self.lines.borrow_mut();
+        let home = lines.home(address(lock));
+        lines.watch(home, cpu, crowd);
+    }
+
     #[cold]
     fn wait_for(&self, lock: &RawLock) {
         let me = self.current.get();
@@ -125,6 +140,7 @@ impl Vm {
         loop {
             thread.since.set(self.now.get());
             self.waiters.borrow_mut().join(address(lock), me);
+            self.watch(lock);
             self.block(State::Waiting(address(lock)));
             if lock.holder() == Virtual::token() {
                 break;

@@ -86,6 +86,11 @@ pub struct Locks {
     pub handoff: f64,
     /// Added to a test-and-set hand-off for each waiter, in nanoseconds.
     pub per_waiter_ns: f64,
+    /// What a holder's store to its lock's line costs while somebody spins on that line, over a
+    /// plain line transfer between the two. Absent: the line stays with its holder.
+    pub watched: Option<f64>,
+    /// Added to that for each CPU that spins, in nanoseconds. Absent: nothing.
+    pub watched_ns: Option<f64>,
 }
 
 /// Simultaneous threads of one core.

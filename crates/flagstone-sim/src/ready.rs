@@ -5,15 +5,22 @@
 //! am?" by one comparison.
 
 use crate::costs::Ps;
+use crate::machine::MAX_CPUS;
 
-/// `time << 64 | sequence << 16 | cpu`; all ones: not runnable.
-type Key = u128;
-const NEVER: Key = Key::MAX;
+/// Not runnable.
+const NEVER: Ps = Ps::MAX;
+
+/// Places of the tree of the largest machine. A fixed size: indexes need no check.
+const SLOTS: usize = 2 * MAX_CPUS as usize;
 
 /// The runnable virtual CPUs, earliest first.
 #[derive(Debug)]
 pub struct Ready {
-    tree: Vec<Key>,
+    /// The earliest time below each place, and whose it is.
+    times: Box<[Ps; SLOTS]>,
+    whose: Box<[u32; SLOTS]>,
+    /// When each CPU became runnable, as a running number: ties go in order of arrival.
+    arrival: Box<[u64; SLOTS]>,
     leaves: usize,
     sequence: u64,
     waiting: u32,
@@ -21,11 +28,17 @@ pub struct Ready {
 
 impl Ready {
     /// Nobody is runnable, of `cpus`.
+    ///
+    /// # Panics
+    /// Beyond [`MAX_CPUS`].
     #[must_use]
     pub fn new(cpus: u32) -> Self {
         let leaves = (cpus as usize).next_power_of_two().max(2);
+        assert!(2 * leaves <= SLOTS, "no machine has so many CPUs");
         Self {
-            tree: vec![NEVER; 2 * leaves],
+            times: Box::new([NEVER; SLOTS]),
+            whose: Box::new([0; SLOTS]),
+            arrival: Box::new([0; SLOTS]),
             leaves,
             sequence: 0,
             waiting: 0,
@@ -35,31 +48,41 @@ impl Ready {
     /// Makes `cpu` runnable at `time`.
     #[inline]
     pub fn insert(&mut self, cpu: u32, time: Ps) {
-        debug_assert_eq!(self.tree[self.leaves + cpu as usize], NEVER, "once only");
+        let mut at = self.leaves + cpu as usize;
+        debug_assert_eq!(self.times[at % SLOTS], NEVER, "once only");
         self.sequence += 1;
         self.waiting += 1;
-        let key = Key::from(time) << 64 | Key::from(self.sequence) << 16 | Key::from(cpu);
-        self.replace(cpu as usize, key);
+        self.arrival[cpu as usize % SLOTS] = self.sequence;
+        self.times[at % SLOTS] = time;
+        self.whose[at % SLOTS] = cpu;
+        // Whoever came before wins a tie: the walk ends where somebody is not later.
+        while at > 1 {
+            at /= 2;
+            if self.times[at % SLOTS] <= time {
+                return;
+            }
+            self.times[at % SLOTS] = time;
+            self.whose[at % SLOTS] = cpu;
+        }
     }
 
     /// Takes the earliest CPU: its number and its time.
     #[inline]
     pub fn take(&mut self) -> Option<(u32, Ps)> {
-        let key = self.tree[1];
-        if key == NEVER {
+        let (time, cpu) = (self.times[1], self.whose[1]);
+        if time == NEVER {
             return None;
         }
-        let cpu = (key & 0xffff) as u32;
         self.waiting -= 1;
-        self.replace(cpu as usize, NEVER);
-        Some((cpu, (key >> 64) as Ps))
+        self.clear(cpu as usize);
+        Some((cpu, time))
     }
 
     /// The time of the earliest; `Ps::MAX` when there is none.
     #[inline]
     #[must_use]
     pub fn earliest(&self) -> Ps {
-        (self.tree[1] >> 64) as Ps
+        self.times[1]
     }
 
     /// How many CPUs are runnable.
@@ -70,34 +93,35 @@ impl Ready {
 
     /// Takes the runnable CPU with this index among them, in CPU order.
     pub fn take_nth(&mut self, index: u32) -> Option<(u32, Ps)> {
-        let mut seen = 0;
-        for cpu in 0..self.leaves {
-            let key = self.tree[self.leaves + cpu];
-            if key == NEVER {
-                continue;
-            }
-            if seen == index {
-                self.waiting -= 1;
-                self.replace(cpu, NEVER);
-                return Some((cpu as u32, (key >> 64) as Ps));
-            }
-            seen += 1;
-        }
-        None
+        let runnable = |cpu: &usize| self.times[self.leaves + cpu] != NEVER;
+        let cpu = (0..self.leaves).filter(runnable).nth(index as usize)?;
+        let time = self.times[self.leaves + cpu];
+        self.waiting -= 1;
+        self.clear(cpu);
+        Some((cpu as u32, time))
     }
 
+    /// A leaf is empty now; its path learns who leads without it.
     #[inline]
-    fn replace(&mut self, leaf: usize, key: Key) {
+    fn clear(&mut self, leaf: usize) {
         let mut at = self.leaves + leaf;
-        self.tree[at] = key;
+        let (mut time, mut leader) = (NEVER, 0);
+        self.times[at % SLOTS] = NEVER;
         while at > 1 {
-            at /= 2;
-            let winner = self.tree[2 * at].min(self.tree[2 * at + 1]);
-            if self.tree[at] == winner {
-                return;
+            let beside = (at ^ 1) % SLOTS;
+            let (other, who) = (self.times[beside], self.whose[beside]);
+            if other < time || other == time && self.arrived_first(who, leader) {
+                (time, leader) = (other, who);
             }
-            self.tree[at] = winner;
+            at /= 2;
+            self.times[at % SLOTS] = time;
+            self.whose[at % SLOTS] = leader;
         }
+    }
+
+    #[cold]
+    fn arrived_first(&self, one: u32, other: u32) -> bool {
+        self.arrival[one as usize % SLOTS] < self.arrival[other as usize % SLOTS]
     }
 }
 

@@ -10,7 +10,6 @@ use crate::costs::Ps;
 use crate::machine::Machine;
 use crate::subject::Subject;
 use crate::tally::Totals;
-use crate::topology::Placement;
 use crate::vm::{Options, Vm};
 use crate::watch::Watch;
 use crate::window::{Plan, run_steady};
@@ -108,7 +107,7 @@ impl Scenario<'_> {
         };
         let vm = Vm::new(self.machine.clone(), options);
         let subject = vm.boot(|| Subject::new(&vm, &self.policy.policy))?;
-        let placement = self.params.placement.unwrap_or(Placement::Spread);
+        let placement = self.params.placement.unwrap_or(self.workload.placement);
         let cpus = vm.topology.place(self.tasks, placement);
         let details = RefCell::new(Vec::new());
         let env = Env {

@@ -142,6 +142,28 @@ impl Subject {
         bump(&tally.free_ps, vm.now() - start);
     }
 
+    /// Gives an object back without counting it: of its cache, or a block of pages in place of one.
+    ///
+    /// # Safety
+    /// 1. `object` came from this cache, or from the page layer with this order, and is not used
+    ///    again.
+    pub(crate) unsafe fn give_back(
+        &self,
+        cache: CacheId,
+        whole: Option<Order>,
+        object: NonNull<u8>,
+    ) {
+        let slabs = self.slabs();
+        let Some(order) = whole else {
+            // SAFETY: obligation 1.
+            return unsafe { slabs.free(slabs.cache(cache), object) };
+        };
+        if let Some(pfn) = slabs.pages().pfn_of(object.as_ptr()) {
+            // SAFETY: obligation 1.
+            unsafe { slabs.pages().free_block(pfn, order) };
+        }
+    }
+
     /// Notes bytes that are in use all the while and that nobody takes or gives back: files in
     /// memory. They count as in use.
     pub fn note_beside(&self, bytes: usize) {

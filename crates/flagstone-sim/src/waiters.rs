@@ -1,13 +1,13 @@
 //! Who waits for which lock, and who gets it next.
 
 use crate::chance::Chance;
+use crate::hash::ByAddress;
 use crate::machine::Queueing;
-use std::collections::HashMap;
 
 /// The waiters of all contended locks. An uncontended lock leaves no trace here.
 #[derive(Debug, Default)]
 pub struct Waiters {
-    queues: HashMap<usize, Vec<u32>>,
+    queues: ByAddress<Vec<u32>>,
 }
 
 impl Waiters {
@@ -20,6 +20,13 @@ impl Waiters {
     #[must_use]
     pub fn waiting(&self, lock: usize) -> usize {
         self.queues.get(&lock).map_or(0, Vec::len)
+    }
+
+    /// Who waits longest for `lock` and how many wait.
+    #[must_use]
+    pub fn first(&self, lock: usize) -> Option<(u32, usize)> {
+        let queue = self.queues.get(&lock)?;
+        Some((*queue.first()?, queue.len()))
     }
 
     /// Takes the next holder of `lock` and says how many still wait: the first in a queue, a

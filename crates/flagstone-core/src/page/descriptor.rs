@@ -34,7 +34,6 @@
 //! - `page.head-known`: from any page of a slab or run its head is found by `pages` of a tail.
 
 use crate::base::{NodeId, Order};
-use crate::platform::RawLock;
 use crate::policy::Policy;
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
@@ -177,11 +176,14 @@ const _: () = assert!(
 );
 
 #[cfg(not(loom))]
-const _: () = assert!(
-    size_of::<RawLock>() <= DESCRIPTOR_BYTES
-        && DESCRIPTOR_BYTES.is_multiple_of(align_of::<RawLock>()),
-    "a slab's lock fits behind its descriptor"
-);
+const _: () = {
+    use crate::platform::RawLock;
+    assert!(
+        size_of::<RawLock>() <= DESCRIPTOR_BYTES
+            && DESCRIPTOR_BYTES.is_multiple_of(align_of::<RawLock>()),
+        "a slab's lock fits behind its descriptor"
+    );
+};
 
 // SAFETY: every field is an atomic; who may change which field when is stated by `page.one-owner`
 // and by the lock of the list the page is on.

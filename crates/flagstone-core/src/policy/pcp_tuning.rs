@@ -57,6 +57,8 @@ pub enum PcpRule {
     V6_16,
     /// 6.19 and later: long drains let go of the locks after every batch.
     V6_19,
+    /// 6.7's, but first refills are small: flagstone. See [`FIRST_STEPS`].
+    Flagstone,
 }
 
 impl PcpRule {
@@ -124,6 +126,16 @@ impl ZoneFlags {
 
 const PREV_FREE_HIGH_ORDER: u8 = 1;
 const FREE_HIGH_BATCH: u8 = 2;
+/// Where the steps lie that refills are from their full size.
+const STEP_SHIFT: u8 = 2;
+
+/// Doublings from the first refill of a pageset to the rule's own size; each refill takes one,
+/// and a second takes one back.
+///
+/// Why four: a CPU that comes once takes 3 pages instead of 63 and parks none of the other 60; one
+/// that comes back pays three more visits of the zone. More halve a first refill, which is small
+/// already.
+const FIRST_STEPS: u8 = 4;
 /// Idle intervals before another node's pageset is drained (docs: linux-policies 6.4).
 const REMOTE_EXPIRE: u8 = 3;
 
@@ -240,6 +252,7 @@ impl PcpState {
         } else {
             base
         };
+        wanted = (wanted >> self.take_step()).max(1);
         if self.tunes() && !self.below_high(zone) {
             high = high.saturating_add(wanted).min(self.high_max);
             self.high = high;
@@ -251,7 +264,24 @@ impl PcpState {
             }
             wanted = wanted.min(most);
         }
+        if self.rule == PcpRule::Flagstone {
+            return (wanted >> order.get()).max(1);
+        }
         scaled_by_order(wanted, order)
+    }
+
+    /// Steps this refill is below its full size; the next is one less.
+    fn take_step(&mut self) -> u8 {
+        if self.rule != PcpRule::Flagstone {
+            return 0;
+        }
+        let taken = (self.flags >> STEP_SHIFT).min(FIRST_STEPS);
+        self.set_steps(FIRST_STEPS.min(taken + 1));
+        FIRST_STEPS - taken
+    }
+
+    fn set_steps(&mut self, steps: u8) {
+        self.flags = self.flags & ((1 << STEP_SHIFT) - 1) | steps << STEP_SHIFT;
     }
 
     /// Notes a free of `order`; answers how many pages to drain, if any.
@@ -283,7 +313,7 @@ impl PcpState {
         }
         let many_frees = match self.rule {
             rule if rule < PcpRule::Series9 => self.free_factor != 0,
-            PcpRule::Series9 => self.consecutive_frees() >= self.batch,
+            PcpRule::Series9 | PcpRule::Flagstone => self.consecutive_frees() >= self.batch,
             _ => self.consecutive_frees() >= self.batch.saturating_add(self.high_min / 2),
         };
         let was_high_order = self.flags & PREV_FREE_HIGH_ORDER != 0;
@@ -374,6 +404,7 @@ impl PcpState {
         if self.rule < PcpRule::Series7 {
             return None;
         }
+        self.set_steps((self.flags >> STEP_SHIFT).saturating_sub(1));
         let mut more = false;
         if self.high > self.high_min {
             let by_count = count.saturating_sub(shl(self.batch, self.scale_max));

@@ -59,6 +59,25 @@ fn free_only(mut pcp: PcpState, drains: usize) -> Vec<(u32, u32, u32)> {
 }
 
 #[test]
+fn first_refills_of_flagstone_are_small_and_a_quiet_second_takes_a_step_back() {
+    let mut pcp = PcpState::new(PcpRule::Flagstone, BIG, 2);
+    let refill = |pcp: &mut PcpState| {
+        // A free between two refills: nothing doubles but the steps.
+        let blocks = pcp.on_alloc(ONE, 0, true, ZoneFlags::NONE);
+        assert_eq!(pcp.on_free(ONE, 1, ZoneFlags::NONE), None);
+        blocks
+    };
+    let first: Vec<u32> = (0..6).map(|_| refill(&mut pcp)).collect();
+    assert_eq!(first, [3, 7, 15, 31, 63, 63]);
+    for _ in 0..2 {
+        let _ = pcp.decay(0);
+    }
+    assert_eq!(refill(&mut pcp), 15);
+    let mut fresh = PcpState::new(PcpRule::Flagstone, BIG, 2);
+    assert_eq!(fresh.on_alloc(order(3), 0, true, ZoneFlags::NONE), 1);
+}
+
+#[test]
 fn refills_of_6_7_double_and_raise_high() {
     let expected = [
         (63, 5961),
@@ -326,6 +345,7 @@ fn high_stays_between_its_marks_and_no_answer_exceeds_what_is_there() {
         PcpRule::Series8,
         PcpRule::Series9,
         PcpRule::V6_16,
+        PcpRule::Flagstone,
     ];
     for rule in rules {
         for marks in [

@@ -337,7 +337,8 @@ impl Policy {
         Self {
             runs: Some(RunRule::DEFAULT),
             sheaf_rule: SheafRule::Bytes,
-            pcp_rule: PcpRule::V6_7,
+            pcp_rule: PcpRule::Flagstone,
+            pcp_batch_scale_max: 2,
             size_classes: SizeClasses::EIGHTHS,
             limits: FlagstoneLimits::DEFAULT,
             ..Self::linux_7_0()

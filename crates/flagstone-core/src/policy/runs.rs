@@ -16,12 +16,12 @@
 //! 2. *Credit*: tails the cache already wastes, 20-fold, at most four units, add to the budget: a
 //!    cache of many slabs may exceed it for a moment to end its tails for good.
 //! 3. Of the runs left: the least tails, if this whole population had that shape. Among equals
-//!    the least credit; then one that holds an eighth of the objects there are (at least a page
-//!    or 16 KiB of them, at most what the order rule's slab holds); then the shortest.
+//!    the least credit; then one that holds an eighth of the objects there are (at least 16 KiB
+//!    or a page of them, at most what the order rule's slab holds); then the shortest.
 //!
 //! A run may have any number of units, not only a power of two: the page layer splits a block and
 //! keeps the rest. A unit is a page; pages above 4 KiB are shared in units of 256 bytes, so that
-//! a cache of three objects holds what they need of a 64 KiB page.
+//! a cache of three objects holds 16 KiB of a 64 KiB page.
 //!
 //! Because the choice follows the population, slabs of one cache differ: small ones from when it
 //! was small, longer ones later. Reasons and figures: `docs/adr/0011-order-by-population.md`.
@@ -115,9 +115,19 @@ impl RunRule {
         let wanted = per_slab.min(first.max(held.objects / self.growth_share.max(1)));
         let live = held.objects.max(1);
         let mut best = (u64::MAX, usize::MAX, u64::MAX, shortest);
+        // Thousands of lengths where pages are large and shared: no division for most of them.
+        let (mut objects, mut tail) = (0, (shortest - 1) * unit);
         for units in shortest..=longest.min(budget) {
-            let objects = objects_in(units);
-            let tail = (units * unit - objects as usize * size) as u64;
+            tail += unit;
+            if tail >= size {
+                let more = if tail < 2 * size { 1 } else { tail / size };
+                objects += more as u64;
+                tail -= more * size;
+            }
+            let tail = tail as u64;
+            if tail > best.0 {
+                continue;
+            }
             let key = (
                 tail.saturating_mul(live.div_ceil(objects)),
                 units.saturating_sub(without_credit),
@@ -125,7 +135,7 @@ impl RunRule {
                 units,
             );
             let rest = (budget - units).min(longest);
-            if key < best && objects + objects_in(rest) >= missing {
+            if key < best && (objects >= missing || objects + objects_in(rest) >= missing) {
                 best = key;
             }
             // Nothing has less than no tail, and what follows is longer.

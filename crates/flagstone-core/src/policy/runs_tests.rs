@@ -74,7 +74,7 @@ fn large_pages_are_shared_by_small_caches() {
     assert_eq!(policy.slab_unit(PageSize::K64).bytes(), 256);
     assert_eq!(policy.slab_unit(PageSize::K4), PageSize::K4);
     let three = grown(256, PageSize::K64, 160, 3);
-    assert_eq!((three.bytes, three.tail_bytes), (768, 0));
+    assert_eq!((three.bytes, three.tail_bytes), (16_384, 0));
 }
 
 #[test]

@@ -84,8 +84,6 @@ pub struct Cache {
     pub(crate) min_partial: AtomicU32,
     /// Refill sheaves to the brim (the kernels) or stop at the first new slab (flagstone).
     pub(crate) refill_whole: bool,
-    /// Whether a slab joins the partial list beside its neighbour in memory, if that is on it.
-    pub(crate) by_address: bool,
     pub(crate) object_size: u32,
     pub(crate) align: u32,
     name: [u8; NAME_BYTES],
@@ -110,7 +108,6 @@ pub(crate) struct CacheMaking {
     pub barn_empty: u32,
     pub barn_bytes: usize,
     pub refill_whole: bool,
-    pub by_address: bool,
     pub parts: EngineParts,
 }
 
@@ -138,7 +135,6 @@ impl Cache {
             ctor: request.ctor,
             min_partial: AtomicU32::new(making.min_partial),
             refill_whole: making.refill_whole,
-            by_address: making.by_address,
             object_size: request.object_size as u32,
             align: making.align as u32,
             name,

@@ -171,6 +171,7 @@ impl<P: Platform> Slabs<P> {
         }
         other_nodes(near, self.node_count()).find_map(|far| {
             let node = self.node(cache.id(), far);
+            P::touch(Line::Node, node.address(), Access::Read);
             if node.nr_partial() <= cache.min_partial() {
                 return None;
             }
@@ -184,7 +185,7 @@ impl<P: Platform> Slabs<P> {
             return None;
         }
         let mut list = node.list().lock::<P>().ok()?;
-        P::touch(Line::Node, node.address(), Access::Write);
+        P::touch(Line::Node, node.address(), Access::Read);
         bump(&here.tally.list_visits, 1);
         let mut pfn = list.head();
         while pfn.is_some() {
@@ -213,7 +214,7 @@ impl<P: Platform> Slabs<P> {
             self.lost.fetch_add(u64::from(slab.state().free()), Relaxed);
             return;
         };
-        P::touch(Line::Node, node.address(), Access::Write);
+        P::touch(Line::Node, node.address(), Access::Read);
         bump(&here.tally.list_visits, 1);
         self.list_add(node, &mut list, slab.pfn, end);
     }
@@ -349,7 +350,7 @@ impl<P: Platform> Slabs<P> {
         let Ok(mut list) = node.list().lock::<P>() else {
             return false;
         };
-        P::touch(Line::Node, node.address(), Access::Write);
+        P::touch(Line::Node, node.address(), Access::Read);
         bump(&here.tally.list_visits, 1);
         self.list_remove(node, &mut list, slab.pfn);
         true

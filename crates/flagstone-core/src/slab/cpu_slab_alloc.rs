@@ -136,7 +136,7 @@ impl<P: Platform> Slabs<P> {
             let Ok(mut list) = node.list().lock::<P>() else {
                 return false;
             };
-            P::touch(Line::Node, node.address(), Access::Write);
+            P::touch(Line::Node, node.address(), Access::Read);
             slab.touch(Access::Atomic);
             if slab.swap_state(state, state.with_frozen(false)) {
                 bump(&here.tally.deactivations, 1);
@@ -158,6 +158,7 @@ impl<P: Platform> Slabs<P> {
         let _within = Within::<P>::of(Function::GetAnyPartial);
         other_nodes(near, self.node_count()).find_map(|far| {
             let node = self.node(cache.id(), far);
+            P::touch(Line::Node, node.address(), Access::Read);
             if node.nr_partial() <= cache.min_partial() {
                 return None;
             }
@@ -176,7 +177,7 @@ impl<P: Platform> Slabs<P> {
         let mut walk = Walk::default();
         {
             let mut list = node.list().lock::<P>().ok()?;
-            P::touch(Line::Node, node.address(), Access::Write);
+            P::touch(Line::Node, node.address(), Access::Read);
             bump(&here.tally.list_visits, 1);
             let mut pfn = list.head();
             while pfn.is_some() && !walk.is_done(cache) {
@@ -423,6 +424,7 @@ impl<P: Platform> Slabs<P> {
             End::Tail => list.tail(),
         };
         self.touch_neighbour(neighbour);
+        P::touch(Line::Node, node.address(), Access::Write);
         node.link(list, |pfn| self.pages().descriptor(pfn), pfn, end);
     }
 
@@ -431,6 +433,7 @@ impl<P: Platform> Slabs<P> {
         let descriptor = self.pages().descriptor(pfn);
         self.touch_neighbour(Pfn(descriptor.next.load(Relaxed)));
         self.touch_neighbour(Pfn(descriptor.prev.load(Relaxed)));
+        P::touch(Line::Node, node.address(), Access::Write);
         node.unlink(list, |pfn| self.pages().descriptor(pfn), pfn);
     }
 

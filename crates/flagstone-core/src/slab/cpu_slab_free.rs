@@ -125,7 +125,7 @@ impl<P: Platform> Slabs<P> {
             self.lost.fetch_add(u64::from(lost), Relaxed);
             return true;
         };
-        P::touch(Line::Node, node.address(), Access::Write);
+        P::touch(Line::Node, node.address(), Access::Read);
         bump(&self.cpu_slab_here(cache).tally.list_visits, 1);
         slab.touch(Access::Atomic);
         if !slab.swap_state(before, after) {
@@ -193,7 +193,7 @@ impl<P: Platform> Slabs<P> {
                 self.abandon(pfn);
                 break;
             };
-            P::touch(Line::Node, node.address(), Access::Write);
+            P::touch(Line::Node, node.address(), Access::Read);
             bump(&here.tally.list_visits, 1);
             let number = slab.descriptor.node();
             while pfn.is_some() && self.pages().descriptor(pfn).node() == number {

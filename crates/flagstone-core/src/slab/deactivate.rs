@@ -107,7 +107,7 @@ impl<P: Platform> Slabs<P> {
             let mut list = None;
             if !surplus && after.freelist() != NO_OBJECT {
                 list = node.list().lock::<P>().ok();
-                P::touch(Line::Node, node.address(), Access::Write);
+                P::touch(Line::Node, node.address(), Access::Read);
                 if list.is_none() {
                     // The holder was interrupted: what is free in this slab is lost.
                     self.lost.fetch_add(u64::from(after.free()), Relaxed);
@@ -145,7 +145,7 @@ impl<P: Platform> Slabs<P> {
                 self.lost.fetch_add(u64::from(after.free()), Relaxed);
                 return;
             };
-            P::touch(Line::Node, node.address(), Access::Write);
+            P::touch(Line::Node, node.address(), Access::Read);
             bump(&self.cpu_slab_here(slab.cache).tally.list_visits, 1);
             self.list_add(node, &mut list, slab.pfn, end);
         }

@@ -105,32 +105,6 @@ impl Node {
         self.nr_partial.store(self.nr_partial() + 1, Relaxed);
     }
 
-    /// Puts a slab on the list right behind another one that is on it.
-    pub fn link_behind<'a>(
-        &self,
-        list: &mut PartialList,
-        at: impl Fn(Pfn) -> &'a Descriptor,
-        pfn: Pfn,
-        before: Pfn,
-    ) {
-        let next = Pfn(at(before).next.load(Relaxed));
-        list.put_between(at, pfn, before, next);
-        self.nr_partial.store(self.nr_partial() + 1, Relaxed);
-    }
-
-    /// Puts a slab on the list right before another one that is on it.
-    pub fn link_before<'a>(
-        &self,
-        list: &mut PartialList,
-        at: impl Fn(Pfn) -> &'a Descriptor,
-        pfn: Pfn,
-        behind: Pfn,
-    ) {
-        let prev = Pfn(at(behind).prev.load(Relaxed));
-        list.put_between(at, pfn, prev, behind);
-        self.nr_partial.store(self.nr_partial() + 1, Relaxed);
-    }
-
     /// Takes a slab off the list.
     pub fn unlink<'a>(&self, list: &mut PartialList, at: impl Fn(Pfn) -> &'a Descriptor, pfn: Pfn) {
         list.remove(at, pfn);
@@ -153,23 +127,12 @@ impl PartialList {
 
     /// Puts a slab on this list; counting is the caller's.
     pub(crate) fn insert<'a>(&mut self, at: impl Fn(Pfn) -> &'a Descriptor, pfn: Pfn, end: End) {
+        let slab = at(pfn);
+        debug_assert!(!slab.has(flag::ON_LIST), "node.flag-tells");
         let (prev, next) = match end {
             End::Head => (Pfn::NONE, self.head),
             End::Tail => (self.tail, Pfn::NONE),
         };
-        self.put_between(at, pfn, prev, next);
-    }
-
-    /// Puts a slab between two that follow each other; none is an end of the list.
-    fn put_between<'a>(
-        &mut self,
-        at: impl Fn(Pfn) -> &'a Descriptor,
-        pfn: Pfn,
-        prev: Pfn,
-        next: Pfn,
-    ) {
-        let slab = at(pfn);
-        debug_assert!(!slab.has(flag::ON_LIST), "node.flag-tells");
         slab.prev.store(prev.0, Relaxed);
         slab.next.store(next.0, Relaxed);
         match prev.is_some() {

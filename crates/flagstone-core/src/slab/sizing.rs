@@ -46,6 +46,11 @@ const VISITS_NS: u64 = 1_000_000;
 /// Flushes before a refill that show that the barn was too small: one may be the end of a phase.
 const FLUSHES: u64 = 2;
 
+/// Objects flushed before a refill from which on it was no swing that a barn should hold, but the
+/// end of a phase: their slabs hand them out in address order again, a barn in the order of the
+/// frees. Halving it loses batches of a few thousand objects, doubling it gains them.
+const SWING_OBJECTS: u64 = 4096;
+
 /// Nanoseconds between two falls of what was learnt about all barns.
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -264,7 +269,10 @@ impl<P: Platform> Slabs<P> {
         if flushes.wrapping_sub(sizing.flushes_seen.load(Relaxed)) < FLUSHES {
             return;
         }
-        sizing.flushes_seen.store(flushes, Relaxed);
+        let since = flushes.wrapping_sub(sizing.flushes_seen.swap(flushes, Relaxed));
+        if since * u64::from(cache.sheaf_capacity()) > SWING_OBJECTS {
+            return;
+        }
         let max = self.bounds.barn_bytes.load(Relaxed).max(bytes);
         sizing.barn_bytes.store((bytes * 2).min(max), Relaxed);
         self.let_barns_fall();

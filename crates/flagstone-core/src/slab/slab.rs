@@ -335,49 +335,13 @@ impl<'a, P: Platform> Slab<'a, P> {
                 self.slabs.give_back_slab(self);
                 return true;
             }
-            match self.listed_neighbour() {
-                Some(before) if before < self.pfn => {
-                    node.link_behind(&mut list, at, self.pfn, before);
-                }
-                Some(behind) => node.link_before(&mut list, at, self.pfn, behind),
-                None => node.link(&mut list, at, self.pfn, End::Tail),
-            }
+            node.link(&mut list, at, self.pfn, End::Tail);
         } else if on_list && surplus {
             node.unlink(&mut list, at, self.pfn);
             drop(list);
             self.slabs.give_back_slab(self);
         }
         true
-    }
-}
-
-impl<P: Platform> Slab<'_, P> {
-    /// The slab of this cache right below in memory, or else right above, if it is on the partial
-    /// list of this slab's node; the caller holds that list's lock.
-    ///
-    /// Slabs that become partial in any order so make up runs in address order, and what is
-    /// allocated one after the other lies one behind the other again: page tables and caches are
-    /// walked in order. In twos and threes of a random order, that is two slabs of three.
-    fn listed_neighbour(&self) -> Option<Pfn> {
-        if !self.cache.by_address {
-            return None;
-        }
-        let pages = self.slabs.pages();
-        let below = Pfn(self.pfn.0.wrapping_sub(1));
-        let above = Pfn(self.pfn.0 + self.cache.geometry().pages().0 as u32);
-        let listed = |page: Pfn| {
-            // Nothing is read of pages beyond a zone's frontier.
-            let page = pages.pfn_of(pages.address(page).as_ptr())?;
-            let ours = self.slabs.cache_of_page(page)?.id() == self.cache.id();
-            let head = ours.then(|| pages.head_of(page)).flatten()?;
-            let slab = pages.descriptor(head);
-            // A slab of this cache and node changes its flag under the lock we hold.
-            (slab.has(flag::ON_LIST) && slab.node() == self.descriptor.node()).then_some(head)
-        };
-        (self.pfn.0 > 0)
-            .then(|| listed(below))
-            .flatten()
-            .or_else(|| listed(above))
     }
 }
 

@@ -144,7 +144,6 @@ impl<P: Platform> Slabs<P> {
                 barn_empty: 0,
                 barn_bytes: 0,
                 refill_whole: false,
-                by_address: false,
                 parts: EngineParts::plain(),
             };
             self.install(id, &CacheRequest::new(name, size), making);
@@ -385,7 +384,6 @@ impl<P: Platform> Slabs<P> {
             barn_empty: barn.empty,
             barn_bytes: if growing { BARN_BYTES_FIRST } else { 0 },
             refill_whole: !growing,
-            by_address: growing,
             parts: EngineParts::of(policy, engine, &geometry, page_size, cpus),
         })
     }

@@ -32,7 +32,7 @@ mod unsupported;
 #[cfg(not(target_arch = "x86_64"))]
 pub use unsupported::{exchange_below, index, node, pop, push, registered};
 
-use core::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicIsize, AtomicU32, Ordering};
 use flagstone_core::platform::{CpuArea, SheafWord, Slot};
 
 /// `AT_RSEQ_FEATURE_SIZE`: how many bytes of the area this kernel keeps up to date.
@@ -45,10 +45,16 @@ const RSEQ_CS: isize = 8;
 const NODE_ID: isize = 20;
 const MM_CID: isize = 24;
 
-/// Distances from the thread pointer, 32 bits each: to `rseq_cs` (low half), and to the index,
-/// `mm_cid` or `cpu_id` (high half). Zero while sequences may not be used. Why in one word: the
-/// fast paths load it once.
-pub static OFFSETS: AtomicI64 = AtomicI64::new(0);
+/// Distance from the thread pointer to `rseq_cs`; zero while sequences may not be used. (Zero is
+/// the thread control block itself, so no area lies there.)
+static CS_OFFSET: AtomicIsize = AtomicIsize::new(0);
+/// Distance from the thread pointer to the index: `mm_cid` or `cpu_id`.
+static INDEX_OFFSET: AtomicIsize = AtomicIsize::new(0);
+/// The same as `CS_OFFSET` where the index is `mm_cid`, which lies [`MM_CID_BEHIND`] bytes behind:
+/// for fast paths that save the look at a second distance. Zero elsewhere.
+pub static DENSE_OFFSET: AtomicIsize = AtomicIsize::new(0);
+/// Bytes from `rseq_cs` to `mm_cid`.
+pub const MM_CID_BEHIND: isize = MM_CID - RSEQ_CS;
 /// Indexes that exist: `exchange` installs no sheaf at or above it.
 static INDEX_COUNT: AtomicU32 = AtomicU32::new(0);
 /// The index, plus one, on which `exchange` does nothing now; zero for none.
@@ -57,24 +63,24 @@ static CLOSED: AtomicU32 = AtomicU32::new(0);
 /// Distance from the thread pointer to `rseq_cs`.
 #[inline(always)]
 fn cs_offset() -> isize {
-    OFFSETS.load(Ordering::Relaxed) as i32 as isize
+    CS_OFFSET.load(Ordering::Relaxed)
 }
 
 /// Distance from the thread pointer to the index.
 #[inline(always)]
 fn index_offset() -> isize {
-    (OFFSETS.load(Ordering::Relaxed) >> 32) as isize
+    INDEX_OFFSET.load(Ordering::Relaxed)
 }
 
 /// Whether sequences may be used.
 #[inline(always)]
 pub fn ready() -> bool {
-    OFFSETS.load(Ordering::Relaxed) != 0
+    cs_offset() != 0
 }
 
 /// Whether the index is the dense `mm_cid`.
 pub fn index_is_mm_cid() -> bool {
-    index_offset() - cs_offset() == MM_CID - RSEQ_CS
+    index_offset() - cs_offset() == MM_CID_BEHIND
 }
 
 /// Starts using sequences over `count` indexes, if the C library registered an area. Called once,
@@ -90,13 +96,12 @@ pub fn start(count: u32) {
     } else {
         CPU_ID
     };
-    // Thread-local areas lie near the thread pointer; one that does not is not used.
-    let (Ok(cs), Ok(index)) = (i32::try_from(area + RSEQ_CS), i32::try_from(area + index)) else {
-        return;
-    };
     INDEX_COUNT.store(count, Ordering::Relaxed);
-    let offsets = i64::from(index) << 32 | i64::from(cs.cast_unsigned());
-    OFFSETS.store(offsets, Ordering::Release);
+    INDEX_OFFSET.store(area + index, Ordering::Relaxed);
+    if index == MM_CID {
+        DENSE_OFFSET.store(area + RSEQ_CS, Ordering::Relaxed);
+    }
+    CS_OFFSET.store(area + RSEQ_CS, Ordering::Release);
 }
 
 /// Keeps `exchange` away from an index until [`open`]; `false` if another is kept away already.

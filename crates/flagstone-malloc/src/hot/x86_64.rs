@@ -7,12 +7,12 @@
 //!
 //! What the time goes into is memory instructions: on Zen 5 each one costs a third of a cycle in
 //! a pair, an arithmetic one a tenth. So what does not change is an address known when the library
-//! is linked (the slots' place), distances share a word (`OFFSETS`), and so do the two numbers of
-//! a stride. The gate's upper bound of sizes is not read: sizes it does not serve have cache 0 in
-//! the table, whose slots are always absent.
+//! is linked (the slots' place), the two numbers of a stride share a word, and the index is read
+//! at a fixed distance from `rseq_cs`. The gate's upper bound of sizes is not read: sizes it does
+//! not serve have cache 0 in the table, whose slots are always absent.
 //!
-//! Before the heap is built, and where there are no restartable sequences, `OFFSETS` is zero and
-//! no address is in the span. Where the heap's slots are not at the fixed place, that place is all
+//! Before the heap is built, and where there are no restartable sequences or the kernel keeps no
+//! `mm_cid` (before Linux 6.3), `DENSE_OFFSET` is zero. Where the heap's slots are not at the fixed place, that place is all
 //! zeroes, hence absent. Either way everything goes to the functions that find their way.
 
 use super::{free_anyhow, malloc_anyhow, new_anyhow};
@@ -20,7 +20,7 @@ use crate::init::HEAP;
 use core::arch::naked_asm;
 use core::ffi::c_void;
 use flagstone_core::heap::{Gate, TABLE_MAX};
-use flagstone_linux::slots::{OFFSETS, PLACE};
+use flagstone_linux::slots::{DENSE_OFFSET, MM_CID_BEHIND, PLACE};
 use flagstone_linux::{rseq_pop, rseq_push, rseq_sequence};
 
 const _: () = assert!(Gate::STEP == 16, "malloc divides by 16");
@@ -47,24 +47,23 @@ macro_rules! allocating {
             naked_asm!(
                 "cmp rdi, {size_max}",
                 "ja {anyhow}",
-                "mov rdx, qword ptr [rip + {offsets}]",
+                "mov r8, qword ptr [rip + {dense}]",
                 "lea eax, [rdi + 15]",
                 "shr eax, 4",
                 "lea rcx, [rip + {heap} + {classes}]",
                 "movzx esi, byte ptr [rcx + rax]",
-                "test rdx, rdx",
+                "test r8, r8",
                 "jz {anyhow}",
-                "movsxd r8, edx",
-                "sar rdx, 32",
                 "lea rcx, [rip + {place}]",
                 rseq_sequence!("r9", "r8"; rseq_pop!(
-                    "rdx", "rcx", "rsi", "r10", "r9", "rax", "{anyhow}", ""
+                    "r8 + {index}", "rcx", "rsi", "r10", "r9", "rax", "{anyhow}", ""
                 )),
                 "ret",
                 size_max = const TABLE_MAX,
                 heap = sym HEAP,
                 classes = const Gate::CLASSES_AT,
-                offsets = sym OFFSETS,
+                dense = sym DENSE_OFFSET,
+                index = const MM_CID_BEHIND,
                 place = sym PLACE,
                 anyhow = sym $anyhow,
             )
@@ -100,12 +99,12 @@ macro_rules! freeing {
                 "imul ecx, esi",
                 "cmp ecx, esi",
                 "jae {anyhow}",
-                "mov rcx, qword ptr [rip + {offsets}]",
+                "mov r8, qword ptr [rip + {dense}]",
                 "lea rdx, [rip + {place}]",
-                "movsxd r8, ecx",
-                "sar rcx, 32",
+                "test r8, r8",
+                "jz {anyhow}",
                 rseq_sequence!("r9", "r8"; rseq_push!(
-                    "rcx", "rdx", "rax", "r10", "r9", "rdi", "{anyhow}", ""
+                    "r8 + {index}", "rdx", "rax", "r10", "r9", "rdi", "{anyhow}", ""
                 )),
                 "ret",
                 heap = sym HEAP,
@@ -113,7 +112,8 @@ macro_rules! freeing {
                 span = const Gate::SPAN_AT,
                 page_map = const Gate::PAGE_MAP_AT,
                 strides = const Gate::STRIDES_AT,
-                offsets = sym OFFSETS,
+                dense = sym DENSE_OFFSET,
+                index = const MM_CID_BEHIND,
                 place = sym PLACE,
                 anyhow = sym free_anyhow,
             )

@@ -191,6 +191,7 @@ pub fn simulated(machine: &Machine, row: Row) -> f64 {
             common: &common,
             think: 0,
             task: 0,
+            whole: None,
         };
         let mut held = Vec::new();
         for _ in 0..WARM {

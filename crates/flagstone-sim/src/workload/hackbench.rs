@@ -3,8 +3,10 @@
 //! One message over an AF_UNIX socket costs two allocations by the sender (a 256-byte head and
 //! 1 KiB of data), both freed by the receiver: a trace of a real run shows 320,161 and 320,011
 //! of them with all frees in another task. There are far more tasks than CPUs, so a CPU is sender
-//! and receiver in turn: it fills the inboxes of its group until they are full, then empties its
-//! own. An operation is one message received.
+//! and receiver in turn: it fills inboxes of its group for a time slice, then lets one of the
+//! receivers that live on it empty its inbox. Messages of one slab therefore lie in many inboxes
+//! and are freed at many times, which is what fragments its slabs. An operation is one message
+//! received.
 //!
 //! A group is 40 tasks; here a group is as many CPUs as its tasks would keep busy at once, chosen
 //! across the machine as the scheduler would: task i belongs to group i mod groups. Left out:
@@ -19,6 +21,8 @@ use std::rc::Rc;
 
 /// Messages that fit a socket's buffer: 212,992 bytes of 2304 each (head, data, overheads).
 const BUFFER: usize = 92;
+/// Receivers that live on one CPU: 1792 tasks on 224 CPUs, half of them receivers.
+const RECEIVERS: usize = 4;
 /// CPUs that one group of 40 tasks keeps busy.
 const GROUP: usize = 8;
 /// Nanoseconds of one message outside the allocator: copies, system calls, switches. From the
@@ -35,13 +39,17 @@ pub(super) fn make<'a>(env: &'a Env<'a>) -> Vec<(u32, Program<'a>)> {
     let head_cache = subject.cache("skbuff_head_cache", 224);
     let data_cache = subject.kmalloc("kmalloc-1k", 1024);
     let think = env.think(THINK_NS);
-    let inboxes: Rc<Vec<Mailbox<Message>>> =
-        Rc::new(env.cpus.iter().map(|_| Mailbox::new(BUFFER)).collect());
+    let inboxes: Rc<Vec<Mailbox<Message>>> = Rc::new(
+        (0..RECEIVERS * env.cpus.len())
+            .map(|_| Mailbox::new(BUFFER))
+            .collect(),
+    );
+    let tasks = env.cpus.len();
     let groups = env.cpus.len().div_ceil(GROUP).max(1);
     let programs = env.cpus.iter().enumerate().map(|(task, &cpu)| {
         let inboxes = Rc::clone(&inboxes);
         let program: Program<'a> = Box::new(move |vm: &Vm| {
-            let peers: Vec<usize> = (0..inboxes.len())
+            let peers: Vec<usize> = (0..tasks)
                 .filter(|peer| peer % groups == task % groups && *peer != task)
                 .collect();
             let peers = if peers.is_empty() { vec![task] } else { peers };
@@ -49,7 +57,9 @@ pub(super) fn make<'a>(env: &'a Env<'a>) -> Vec<(u32, Program<'a>)> {
                 let mut sent = 0;
                 // As sender: until the next inbox is full, or a time slice is over.
                 while sent < BUFFER {
-                    let to = peers[vm.chance.below(peers.len() as u32) as usize];
+                    let peer = peers[vm.chance.below(peers.len() as u32) as usize];
+                    let receiver = vm.chance.below(RECEIVERS as u32) as usize;
+                    let to = peer * RECEIVERS + receiver;
                     if inboxes[to].is_full() {
                         break;
                     }
@@ -64,9 +74,10 @@ pub(super) fn make<'a>(env: &'a Env<'a>) -> Vec<(u32, Program<'a>)> {
                     }
                     sent += 1;
                 }
-                // As receiver: everything that came.
+                // As one of its receivers: everything that came for that one.
                 let mut received = 0;
-                while let Some(message) = inboxes[task].poll(vm) {
+                let receiver = vm.chance.below(RECEIVERS as u32) as usize;
+                while let Some(message) = inboxes[task * RECEIVERS + receiver].poll(vm) {
                     vm.use_object(message.data.as_ptr(), 512);
                     vm.spend(think / 2);
                     drop_message(vm, env, &message, head_cache, data_cache);

@@ -33,6 +33,7 @@ pub(super) fn make<'a>(env: &'a Env<'a>) -> Vec<(u32, Program<'a>)> {
                 common: &common,
                 think,
                 task: task as u32,
+                whole: None,
             };
             serve(&stage, largest as u32);
         });

@@ -9,9 +9,10 @@
 //!   both    the node that was replaced, deferred by RCU; area and lock too, after munmap
 //! ```
 //!
-//! An operation is one mmap with its munmap: the harness counts those per process. Tasks are
-//! spread over both sockets: the published fall from 25 % to 50 % of the CPUs fits that better
-//! than filling one socket first. Preallocation crosses slab boundaries, which is what makes
+//! An operation is one mmap with its munmap: the harness counts those per process. Task i sits on
+//! core i, as the harness pins it: 56 tasks fill one socket, so that each node's list serves 56
+//! tasks at 56 and at 112. Spread over both, 56 tasks would not contend at all, and no setting
+//! that meets the published share of 112 would meet the throughput of 56. Preallocation crosses slab boundaries, which is what makes
 //! slabs of the maple cache travel through the node list.
 //!
 //! Left out: the maple tree itself, page tables, the fault path (no page is touched).
@@ -26,10 +27,15 @@ use flagstone_core::base::CacheId;
 /// Nodes preallocated for a store (worst case of a split over three levels).
 const PREALLOCATED: usize = 7;
 
-/// Nanoseconds of one operation outside the allocator: fitted to the three base rows (223,670,
-/// 186,020 and 89,200 operations per second and process at 56, 112 and 224 tasks), which come out
-/// 9 % low, 11 % low and equal; four values tried, judged by the base rows alone.
-const THINK_NS: f64 = 3400.0;
+/// Nanoseconds of one operation outside the allocator: fitted, together with the profile's transfer
+/// inside a socket, to the four base figures (223,670, 186,020 and 89,200 operations per second
+/// and process at 56, 112 and 224 tasks, 43.8 % of the time waiting for locks at 112).
+const THINK_NS: f64 = 2000.0;
+
+/// Nodes each task takes and gives back in disorder before it begins. Slabs of a server that has
+/// been up for a while are fragmented; from empty memory that takes 200 ms of virtual time, in
+/// which rows drift by tens of percent. With this many, halves of 32 ms agree.
+const EARLIER: usize = 6000;
 
 struct Caches {
     area: CacheId,
@@ -50,6 +56,7 @@ pub(super) fn make<'a>(env: &'a Env<'a>) -> Vec<(u32, Program<'a>)> {
         let caches = caches.clone();
         let program: Program<'a> = Box::new(move |vm: &Vm| {
             // The nodes that hold the tree now: one is replaced by every store.
+            earlier_life(vm, subject, caches.node);
             let mut tree = subject.alloc(vm, caches.node);
             while !vm.stopping() {
                 let area = subject.alloc(vm, caches.area);
@@ -68,6 +75,23 @@ pub(super) fn make<'a>(env: &'a Env<'a>) -> Vec<(u32, Program<'a>)> {
         (cpu, program)
     });
     programs.collect()
+}
+
+/// What ran before: takes nodes, and gives them back out of order, half of them at once and half
+/// after a grace period.
+fn earlier_life(vm: &Vm, subject: &Subject, node: CacheId) {
+    let mut nodes: Vec<_> = (0..EARLIER).map(|_| subject.alloc(vm, node)).collect();
+    for last in (1..nodes.len()).rev() {
+        nodes.swap(last, vm.chance.below(last as u32 + 1) as usize);
+    }
+    for (index, object) in nodes.into_iter().enumerate() {
+        if index < EARLIER / 2 {
+            defer(vm, node, object);
+        } else {
+            // SAFETY: allocated above from this cache, known to nobody else.
+            unsafe { subject.free(vm, node, object) };
+        }
+    }
 }
 
 /// One store into the tree: preallocate, use one node, give the rest back, defer the old one.

@@ -26,8 +26,12 @@ const SIZES: [usize; 13] = [
 /// General-purpose caches.
 #[derive(Clone, Debug)]
 pub struct Classes {
-    sizes: Vec<(usize, CacheId)>,
+    /// The cache for every size, in steps of [`STEP`] bytes.
+    by_size: Vec<CacheId>,
 }
+
+/// All class sizes are multiples of this many bytes.
+const STEP: usize = 8;
 
 impl Classes {
     /// The caches for objects up to `largest` bytes.
@@ -41,16 +45,20 @@ impl Classes {
     #[must_use]
     pub fn made_by(largest: usize, make: impl Fn(usize) -> CacheId) -> Self {
         let last = SIZES.iter().position(|size| *size >= largest).unwrap_or(12);
-        let sizes = SIZES[..=last].iter().map(|&size| (size, make(size)));
-        Self {
-            sizes: sizes.collect(),
+        let mut by_size = Vec::new();
+        for &size in &SIZES[..=last] {
+            let cache = make(size);
+            by_size.resize(size / STEP + 1, cache);
         }
+        Self { by_size }
     }
 
     /// No classes, for programs that ask for none.
     #[must_use]
     pub fn none() -> Self {
-        Self { sizes: Vec::new() }
+        Self {
+            by_size: Vec::new(),
+        }
     }
 
     /// The cache for an object of `size` bytes.
@@ -60,8 +68,8 @@ impl Classes {
     #[inline]
     #[must_use]
     pub fn of(&self, size: usize) -> CacheId {
-        let found = self.sizes.iter().find(|(holds, _)| *holds >= size);
-        found.or(self.sizes.last()).expect("there is a class").1
+        let found = self.by_size.get(size.div_ceil(STEP));
+        *found.or(self.by_size.last()).expect("there is a class")
     }
 }
 
@@ -78,6 +86,7 @@ pub(super) fn make<'a>(env: &'a Env<'a>) -> Vec<(u32, Program<'a>)> {
                 common: &common,
                 think,
                 task: task as u32,
+                whole: None,
             };
             mix(&stage, largest);
         });

@@ -102,18 +102,35 @@ pub(crate) struct Virtually<'a> {
     pub(crate) common: &'a Common,
     pub(crate) think: Ps,
     pub(crate) task: u32,
+    /// Objects are blocks of pages of this order, whatever cache is named.
+    pub(crate) whole: Option<Order>,
 }
 
 impl Stage for Virtually<'_> {
     #[inline]
     fn alloc(&self, cache: CacheId) -> NonNull<u8> {
-        self.env.subject.alloc(self.vm, cache)
+        match self.whole {
+            None => self.env.subject.alloc(self.vm, cache),
+            Some(order) => {
+                let pfn = self.alloc_pages(order);
+                self.env.subject.slabs().pages().address(pfn)
+            }
+        }
     }
 
     #[inline]
     unsafe fn free(&self, cache: CacheId, object: NonNull<u8>) {
-        // SAFETY: the caller's obligation.
-        unsafe { self.env.subject.free(self.vm, cache, object) };
+        let subject = self.env.subject;
+        match self.whole {
+            // SAFETY: the caller's obligation.
+            None => unsafe { subject.free(self.vm, cache, object) },
+            Some(order) => {
+                if let Some(pfn) = subject.slabs().pages().pfn_of(object.as_ptr()) {
+                    // SAFETY: the caller's obligation: `alloc` made it a block of this order.
+                    unsafe { subject.free_pages(self.vm, pfn, order) };
+                }
+            }
+        }
     }
 
     fn alloc_pages(&self, order: Order) -> Pfn {

@@ -121,7 +121,8 @@ pub fn run(args: &Args) -> Outcome {
 }
 
 fn parse_page_size(bytes: usize) -> Result<PageSize, Failure> {
-    PageSize::new(bytes).ok_or_else(|| {
+    let size = PageSize::new(bytes).filter(|size| size.bytes() >= 512);
+    size.ok_or_else(|| {
         Failure::Usage(format!(
             "host: --page-size {bytes} is not a power of two from 512 to 1 GiB"
         ))
@@ -168,6 +169,14 @@ fn write_capture(tree: &Tree, to: &std::path::Path, page_size: Option<PageSize>)
     });
     let summary = capture::write(tree, to, told)
         .map_err(|why| Failure::Usage(format!("host: --capture {why}")))?;
+    if summary.files == 0 {
+        // Nobody needs a capture of nothing; what stood there is overwritten already.
+        let _ = std::fs::remove_file(to);
+        return Err(Failure::Usage(
+            "host: --capture: nothing to copy; no proc/ or sys/ file could be read below the root"
+                .into(),
+        ));
+    }
     eprintln!(
         "flagstone: host: wrote {} files to {}",
         summary.files,

@@ -29,7 +29,8 @@ pub struct Row {
     /// Bytes behind the last object of every slab (same objects held).
     pub tail_bytes: u64,
     /// Most bytes that per-CPU lists, sheaves and barns may keep from other users: the limits
-    /// of every cache in use, never more than the cache holds.
+    /// of every cache in use, never more than the cache holds. Sheaves that grow are counted at
+    /// full length.
     pub parked_bytes_max: u64,
     /// Caches whose next slab would have another length than the preferred one here.
     pub orders_changed: usize,
@@ -57,6 +58,7 @@ pub fn cost(name: &str, policy: &Policy, host: &Host) -> Row {
         failed: 0,
     };
     let (mut weighted, mut held) = (0.0, 0.0);
+    let (mut barns, mut in_use) = (0u64, 0u64);
     for cache in &host.caches {
         if is_other_shape(policy, cache, host) {
             row.orders_changed += 1;
@@ -77,13 +79,21 @@ pub fn cost(name: &str, policy: &Policy, host: &Host) -> Row {
         row.total_bytes_same_partial = row
             .total_bytes_same_partial
             .saturating_add(cost.same_partial);
-        row.parked_bytes_max = row
-            .parked_bytes_max
-            .saturating_add(parked_max(policy, cache, host, &cost.next));
+        let (on_cpus, in_barns) = parked_max(policy, cache, host, &cost.next);
+        row.parked_bytes_max = row.parked_bytes_max.saturating_add(on_cpus);
+        barns = barns.saturating_add(in_barns);
+        in_use = in_use.saturating_add(cache.active.saturating_mul(cache.size as u64));
         row.order_max = row.order_max.max(cost.next.order.get());
         weighted += cache.objects as f64 * f64::from(cost.next.objects);
         held += cache.objects as f64;
     }
+    // What all barns together may hold (`FlagstoneLimits::barn_bytes_max`); kernels have no such
+    // bound.
+    let together = match policy.limits.barn_bytes_max as u64 {
+        0 => u64::MAX,
+        one => one.saturating_mul(2).max(in_use / 16),
+    };
+    row.parked_bytes_max = row.parked_bytes_max.saturating_add(barns.min(together));
     if held > 0.0 {
         row.objects_per_slab_mean = weighted / held;
     }
@@ -139,8 +149,8 @@ fn partial_slabs(cache: &Cache) -> u64 {
     told.unwrap_or(guess).min(cache.slabs)
 }
 
-/// Limits of what CPUs and barns may keep of one cache, in bytes.
-fn parked_max(policy: &Policy, cache: &Cache, host: &Host, shape: &SlabShape) -> u64 {
+/// Limits of what CPUs and what barns may keep of one cache, in bytes.
+fn parked_max(policy: &Policy, cache: &Cache, host: &Host, shape: &SlabShape) -> (u64, u64) {
     let cpus = u64::from(host.cpus.online);
     let nodes = (host.topology.nodes.len() as u64).max(1);
     let size = cache.size as u64;
@@ -153,8 +163,10 @@ fn parked_max(policy: &Policy, cache: &Cache, host: &Host, shape: &SlabShape) ->
         .unwrap_or(0);
     let barn = u64::from(policy.barn_limits(cache.size, capacity).full);
     let sheaf = u64::from(capacity).saturating_mul(size);
-    let most = cpus
+    let all = cache.objects.saturating_mul(size);
+    let on_cpus = cpus
         .saturating_mul(lists.saturating_add(sheaf.saturating_mul(2)))
-        .saturating_add(nodes.saturating_mul(barn).saturating_mul(sheaf));
-    most.min(cache.objects.saturating_mul(size))
+        .min(all);
+    let in_barns = nodes.saturating_mul(barn).saturating_mul(sheaf);
+    (on_cpus, in_barns.min(all - on_cpus))
 }

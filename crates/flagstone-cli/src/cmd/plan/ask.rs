@@ -205,6 +205,7 @@ fn page_sizes(args: &Args) -> Result<Vec<PageSize>, Failure> {
             let bytes = number("--page-size", text)?;
             usize::try_from(bytes)
                 .ok()
+                .filter(|&bytes| bytes >= 512)
                 .and_then(PageSize::new)
                 .ok_or_else(|| {
                     usage(format_args!(

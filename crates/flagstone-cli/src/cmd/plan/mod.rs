@@ -33,7 +33,11 @@ Examples:
 With --from, every policy is asked for slabs that hold as many objects as the capture's slabs do
 (--population slots), so that the kernel's own policy gives the capture's own totals. 'active'
 counts only the objects in use; 'estimated' takes off half a slab for each CPU that may be
-allocating from one, because a capture counts those objects as used.")]
+allocating from one, because a capture counts those objects as used.
+
+Slabs of policy flagstone follow the population, so no one order describes them. --size tells the
+order rule's slab, which they never exceed for the same objects but by a passing credit of 4 pages
+(1 KiB where pages are larger than 4 KiB), and in JSON the first slab; --from tells what they cost.")]
 pub struct Args {
     /// Policy: a kernel or flagstone, each with any +patch; several are compared
     #[arg(long = "policy", value_name = "P", num_args = 1.., value_delimiter = ',',

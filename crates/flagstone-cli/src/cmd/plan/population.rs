@@ -74,6 +74,11 @@ impl Captured {
         })?;
         let rows = slabinfo::parse(&text)
             .map_err(|wrong| format!("{path}:{}: {}", wrong.line, wrong.what))?;
+        if rows.is_empty() {
+            return Err(format!(
+                "{path}: holds no cache; a capture of /proc/slabinfo has a line for each"
+            ));
+        }
         rows.into_iter()
             .map(|row| Self::of(row, path, page_size, count))
             .collect()
@@ -94,9 +99,11 @@ impl Captured {
                 row.size
             )));
         }
-        if used > slab || row.slabs.checked_mul(slab).is_none() {
+        // A slab with room for twice its objects is one of larger pages than the capture's.
+        let too_large = slab >= used.saturating_mul(2).saturating_add(row.size);
+        if used > slab || too_large || row.slabs.checked_mul(slab).is_none() {
             return Err(refuse(format!(
-                "{} objects of {} bytes do not fit {} pages of {} bytes; give the --page-size of \
+                "{} objects of {} bytes do not fill {} pages of {} bytes; give the --page-size of \
                  the captured machine",
                 row.objects_per_slab,
                 row.size,

@@ -57,6 +57,13 @@ pub struct Row<'a> {
     pub min_partial: Option<u32>,
     /// Objects per sheaf.
     pub sheaf_capacity: Option<u32>,
+    /// Bytes of a cache's first slab, where slabs follow the population; `order` and `objects` are
+    /// then those of the slab they never exceed for the same objects.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_slab_bytes: Option<usize>,
+    /// Objects in that first slab.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_slab_objects: Option<u32>,
     /// Cache, with `--from`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<&'a str>,
@@ -180,6 +187,9 @@ pub fn row<'a>(named: &'a NamedPolicy, machine: &Machine, object: &Object) -> Ro
     };
     let shape = policy.slab_shape(size, page_size, cpus);
     let limit = shape.and_then(|shape| policy.cpu_partial(size, shape.objects, page_size, cpus));
+    let first = policy
+        .runs
+        .and_then(|_| policy.next_slab(size, page_size, cpus, &Population::default()));
     // Debugging turns per-CPU lists off.
     let per_cpu = |count: u32| if debugged { 0 } else { count };
     Row {
@@ -195,6 +205,8 @@ pub fn row<'a>(named: &'a NamedPolicy, machine: &Machine, object: &Object) -> Ro
         // SLAB counts free objects, not slabs.
         min_partial: (policy.engine != Engine::Slab2007).then(|| policy.min_partial(size)),
         sheaf_capacity: policy.sheaf_capacity(size, page_size).map(per_cpu),
+        first_slab_bytes: first.map(|slab| slab.bytes(policy.slab_unit(page_size))),
+        first_slab_objects: first.map(|slab| slab.objects),
         cache: None,
         object_size,
         cost: None,

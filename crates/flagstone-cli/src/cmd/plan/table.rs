@@ -192,6 +192,22 @@ fn caches(out: &mut String, rows: &[Row], emphasis: Emphasis) {
         out,
         "Caches (sizes and tails in bytes; - where a policy has no such knob)",
     );
+    let by_population = |row: &&Row| row.first_slab_bytes.is_some();
+    if let Some(row) = rows.iter().find(by_population) {
+        let told = if from {
+            "'slabs used', waste and total are of such slabs"
+        } else {
+            "--from tells what such slabs cost for a population"
+        };
+        let _ = writeln!(
+            out,
+            "{}: slabs follow the population, at first {} B for size {}; order and objects are of the slab \
+             they\nnever exceed for the same objects (but by a credit of 4 pages); {told}",
+            row.policy,
+            row.first_slab_bytes.unwrap_or(0),
+            row.size
+        );
+    }
 }
 
 fn totals(out: &mut String, totals: &[Total], emphasis: Emphasis) {

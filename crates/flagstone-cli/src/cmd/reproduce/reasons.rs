@@ -83,7 +83,7 @@ const S1: &[(When, &str)] = &[
     ),
     (
         Outside(["1 alloc N free SLUB", "4096 B", "cpu 0"]),
-        "At 4096 B the kernel hands the request to the page allocator.",
+        "At 4096 B SLUB's CPU 0 comes out at {} of the published cycles.",
     ),
     (
         Always,

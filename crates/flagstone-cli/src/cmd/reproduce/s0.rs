@@ -96,9 +96,10 @@ pub(super) fn fill(sheet: &mut Sheet, runs: &Runs, effort: Effort) {
     sheet.settings.push(Setting {
         seed: SEED,
         what: format!("machine {MACHINE}: line transfers, hand-off, siblings, grace period"),
-        source: "an earlier feasibility study; its 25 settings by hand and 370 by random search \
-                 had the published rows in sight"
-            .into(),
+        source:
+            "an earlier feasibility study, whose settings had the published rows in sight; since \
+                 then mmap1's base rows"
+                .into(),
         tried: tried(MACHINE),
     });
     sheet.settings.push(Setting {

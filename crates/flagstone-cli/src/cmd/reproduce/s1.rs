@@ -121,7 +121,7 @@ pub(super) fn fill(sheet: &mut Sheet, runs: &Runs, effort: Effort) {
         seed: SEED,
         what: format!("machine {MACHINE}: transfers, memory, atomics, waiters, fast path, slab pages"),
         source: "an earlier feasibility study (counted under S0), which saw these rows; since then SLAB's \
-                 CPU 0 alone, in the rows marked fitted"
+                 CPU 0, in the rows marked fitted, SLUB's rows in sight"
             .into(),
         tried: tried(MACHINE),
     });

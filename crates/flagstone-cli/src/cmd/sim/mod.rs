@@ -82,9 +82,12 @@ pub struct Args {
     /// Time outside the allocator for each operation in nanoseconds [default: the workload's]
     #[arg(long, value_name = "NS")]
     think: Option<f64>,
-    /// Fill one socket before the next instead of alternating
-    #[arg(long)]
+    /// Fill one socket before the next, as mmap1 does by itself
+    #[arg(long, conflicts_with = "spread")]
     compact: bool,
+    /// Alternate between sockets, as all other workloads do by themselves
+    #[arg(long)]
+    spread: bool,
     /// Look for 16 to 32 ms of virtual time instead of 64 to 512
     #[arg(long)]
     quick: bool,
@@ -175,7 +178,11 @@ fn check(args: &Args) -> Result<Request, String> {
         params: Params {
             size: args.size,
             think_ns: args.think,
-            placement: args.compact.then_some(Placement::Compact),
+            placement: match (args.compact, args.spread) {
+                (true, _) => Some(Placement::Compact),
+                (_, true) => Some(Placement::Spread),
+                _ => None,
+            },
             ..Params::default()
         },
         plan: if args.quick { Plan::QUICK } else { Plan::FULL },

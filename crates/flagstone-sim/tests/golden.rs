@@ -1,0 +1,73 @@
+//! The same seed gives the same digest on every machine: digests noted down, not only compared.
+//!
+//! A digest here changes when a cost, a workload or the order of the core's accesses does. If that
+//! was meant, note the new one; if nothing of the kind was changed, something of the host (an
+//! address, the order of a hash table, a library's float) has found its way into a run.
+
+use flagstone_sim::machine::Machine;
+use flagstone_sim::scenario::{NamedPolicy, Scenario};
+use flagstone_sim::window::Plan;
+use flagstone_sim::workload::{Params, Workload};
+use flagstone_sim::{Deferred, Options, Program, Vm};
+
+fn digest(workload: &str, machine: &str, policy: &str, tasks: u32) -> u64 {
+    let machine = Machine::named(machine).unwrap();
+    let policy = NamedPolicy::parse(policy).unwrap();
+    let scenario = Scenario {
+        machine: &machine,
+        workload: Workload::named(workload).unwrap(),
+        policy: &policy,
+        tasks,
+        seed: 7,
+        params: &Params::default(),
+        plan: Plan::QUICK,
+    };
+    scenario.run().unwrap().digest
+}
+
+#[test]
+fn a_machine_without_the_core_gives_the_noted_digest() {
+    let vm = Vm::new(Machine::named("spr-2s-224@16").unwrap(), Options::default());
+    let counter =
+        flagstone_core::platform::Lock::new(flagstone_core::platform::LockKind::List, 0u64);
+    let programs: Vec<(u32, Program<'_>)> = (0..16)
+        .map(|cpu| {
+            let counter = &counter;
+            let program: Program<'_> = Box::new(move |vm: &Vm| {
+                for round in 0..500 {
+                    vm.spend(vm.chance.exponential(40_000.0) + u64::from(vm.chance.below(9)));
+                    *counter.lock::<flagstone_sim::Virtual>().unwrap() += 1;
+                    vm.defer(Deferred {
+                        kind: cpu,
+                        address: round,
+                    });
+                    vm.run_deferred(|item| vm.spend(item.address as u64));
+                }
+            });
+            (cpu, program)
+        })
+        .collect();
+    vm.run(programs, 1_000_000, |vm| Some(vm.now() + 1_000_000))
+        .unwrap();
+    assert_eq!(
+        (vm.digest(), vm.latest()),
+        (0xc985_532f_fbe7_a3cd, 2_787_530_368)
+    );
+}
+
+#[test]
+fn runs_of_the_core_give_the_noted_digests() {
+    let found = [
+        digest("mmap1", "spr-2s-224@16", "linux-6.5", 16),
+        digest("one-alloc-n-free", "xeon-2007-8", "linux-2.6.24", 8),
+        digest("one-alloc-n-free", "xeon-2007-8", "slab-2.6.24", 8),
+        digest("random-mix", "x86-16", "linux-6.12", 8),
+    ];
+    let noted = [
+        0x78f9_6c14_9a20_c067,
+        0x937a_95e7_f5e3_b979,
+        0x6059_02d9_9b65_bc0c,
+        0xe9aa_ba4d_c4f0_6aab,
+    ];
+    assert_eq!(found, noted, "{found:#x?}");
+}
