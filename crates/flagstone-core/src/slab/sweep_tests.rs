@@ -45,7 +45,7 @@ fn free(slabs: &Slabs<Testing>, cache: &Cache, objects: impl IntoIterator<Item =
 }
 
 /// A hundred slabs of which each keeps one object, their free pages given back.
-fn swept<'a>(slabs: &'a Slabs<Testing>, cache: &Cache) -> Vec<NonNull<u8>> {
+fn swept(slabs: &Slabs<Testing>, cache: &Cache) -> Vec<NonNull<u8>> {
     let all: Vec<_> = (0..400)
         .map(|_| slabs.alloc(cache).expect("memory"))
         .collect();
