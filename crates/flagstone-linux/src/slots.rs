@@ -112,6 +112,10 @@ fn processor() -> u32 {
     u32::try_from(cpu).unwrap_or((thread::token() >> 12) as u32)
 }
 
+/// Rounds of waiting for a CPU's lock, about twenty milliseconds in all: a holder that was merely
+/// preempted is mostly back by then.
+const PATIENCE: u32 = 64;
+
 /// Runs `step` on the caller's CPU under its lock; `None` if this thread holds it already (a
 /// signal handler on top of a step).
 #[inline(never)]
@@ -120,9 +124,18 @@ fn locked<T>(step: impl FnOnce(CpuId) -> T) -> Option<T> {
     locked_on(cpu, step)
 }
 
+/// `None` also where the lock does not come free: two signal handlers, each on top of a holder,
+/// may each want the other's lock. Whoever gets no slot goes on without one.
 fn locked_on<T>(cpu: CpuId, step: impl FnOnce(CpuId) -> T) -> Option<T> {
     let lock = lock_of(cpu)?;
-    Linux::acquire(lock).ok()?;
+    let mut round = 0;
+    while !Linux::try_acquire(lock) {
+        if round == PATIENCE || lock.holder() == Linux::token() {
+            return None;
+        }
+        Linux::pause(round);
+        round += 1;
+    }
     let out = step(cpu);
     Linux::release_lock(lock);
     Some(out)

@@ -393,6 +393,24 @@ fn an_index_without_slots_reads_absent_and_installs_nothing() {
     assert_eq!(back, past_the_end);
 }
 
+/// The other half of a deadlock: the holder of this CPU's lock waits for one of ours.
+#[test]
+fn a_lock_that_never_comes_free_is_not_waited_for() {
+    start_once();
+    let cpu = CpuId(LOCKED_COUNT.load(Ordering::Acquire) - 1);
+    let refused_to_others = |cpu| {
+        let other = std::thread::spawn(move || locked_on(cpu, |_| ()).is_none());
+        other.join().unwrap()
+    };
+    // Tests beside this one take the same lock for a moment.
+    let refused = loop {
+        if let Some(refused) = locked_on(cpu, refused_to_others) {
+            break refused;
+        }
+    };
+    assert!(refused);
+}
+
 mod interrupted {
     //! A signal handler that allocates and frees on top of a step.
 

@@ -163,6 +163,9 @@ pub struct Machine {
     /// Values tried while this profile was fitted to published rows; decides no figure.
     #[serde(default)]
     pub settings_tried: u32,
+    /// The published cells it was fitted to, as `table/row/column`; decides no figure.
+    #[serde(default)]
+    pub fitted_to: Vec<String>,
     /// CPUs, nodes, page size, memory.
     pub topology: Shape,
     /// Line transfers.

@@ -218,8 +218,8 @@ impl Subject {
         let pages = self.slabs().pages();
         let all = (0..vm.topology.cpus())
             .flat_map(|cpu| (0..self.nodes()).map(move |node| (NodeId(node), CpuId(cpu))));
-        all.filter_map(|(node, cpu)| pages.pageset_snapshot(node, cpu))
-            .map(|set| set.count as usize)
+        all.filter_map(|(node, cpu)| pages.pageset_counts(node, cpu))
+            .map(|(count, _)| count as usize)
             .sum()
     }
 

@@ -7,12 +7,12 @@ use crate::subject::Subject;
 use crate::tally::Totals;
 use crate::vm::Vm;
 use flagstone_core::base::{CpuId, NodeId};
-use flagstone_core::page::PagesetSnapshot;
+use flagstone_core::page::PagesetCounters;
 
 /// The last known figures of every pageset.
 #[derive(Debug)]
 pub struct Watch {
-    known: Vec<PagesetSnapshot>,
+    known: Vec<PagesetCounters>,
     nodes: u8,
 }
 
@@ -23,7 +23,7 @@ impl Watch {
         let nodes = subject.nodes();
         let count = usize::from(nodes) * vm.topology.cpus() as usize;
         Self {
-            known: vec![PagesetSnapshot::default(); count],
+            known: vec![PagesetCounters::default(); count],
             nodes,
         }
     }
@@ -35,11 +35,11 @@ impl Watch {
         for (index, known) in self.known.iter_mut().enumerate() {
             let node = NodeId((index % usize::from(self.nodes)) as u8);
             let cpu = CpuId((index / usize::from(self.nodes)) as u32);
-            if let Some(now) = vm.boot_look(|| pages.pageset_snapshot(node, cpu)) {
+            if let Some((_, now)) = vm.boot_look(|| pages.pageset_counts(node, cpu)) {
                 *known = now;
             }
-            totals.free_high += known.counters.free_high;
-            totals.zone_pages += known.counters.refill_pages;
+            totals.free_high += known.free_high;
+            totals.zone_pages += known.refill_pages;
         }
         subject.in_use_bytes()
     }

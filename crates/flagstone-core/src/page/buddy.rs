@@ -68,7 +68,9 @@ impl Area {
     }
 }
 
-/// The free areas of one zone.
+/// The free areas of one zone. Their lines are not the lock's, as in kernels: whoever waits for the
+/// lock takes its line away from the holder, but not these.
+#[repr(C, align(64))]
 #[derive(Debug)]
 pub(crate) struct FreeAreas {
     areas: [Area; 2],

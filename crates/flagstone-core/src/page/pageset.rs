@@ -394,6 +394,13 @@ impl<P: Platform> Zone<P> {
         })
     }
 
+    /// Pages on the lists of one CPU's pageset and what happened in it, without walking them; `None`
+    /// on top of the lock's holder.
+    pub(super) fn pageset_counts(&self, cpu: CpuId) -> Option<(u32, PagesetCounters)> {
+        let set = self.pageset(cpu).enter_waiting::<P>()?;
+        Some((set.count, set.counters))
+    }
+
     /// Calls `step` with every block of a CPU's pageset and its list's order, for `verify`.
     pub(crate) fn each_cached(
         &self,

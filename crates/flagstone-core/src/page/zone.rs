@@ -63,7 +63,9 @@ pub struct ZoneCounters {
     pub commit_calls: u64,
 }
 
-/// What the zone lock protects.
+/// What the zone lock protects. The order is fixed, so that which fields share a line does not change
+/// with every field that is added.
+#[repr(C)]
 #[derive(Debug)]
 pub(crate) struct ZoneCore {
     pub(crate) areas: FreeAreas,

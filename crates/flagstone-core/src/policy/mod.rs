@@ -143,11 +143,11 @@ impl FlagstoneLimits {
 
     /// The default policy's bounds.
     ///
-    /// 254 slots and their header fill 2 KiB; 64 KiB per sheaf is 16 objects of a page, 1 MiB is
-    /// 254 of them. A cache reaches these only under traffic and falls back when the heap shrinks.
+    /// 253 slots, their head and their ceiling fill 2 KiB; 64 KiB per sheaf is 16 objects of a
+    /// page, 1 MiB is 253 of them. A cache reaches these only under traffic and falls back when the heap shrinks.
     /// Doubling either halves visits to the barn and doubles what an idle CPU strands (ADR 0014).
     pub const DEFAULT: Self = Self {
-        sheaf_capacity_max: 254,
+        sheaf_capacity_max: 253,
         sheaf_bytes_max: 64 << 10,
         sheaf_bytes_busy: 1 << 20,
         barn_bytes_max: 64 << 20,

@@ -61,5 +61,7 @@ pub use view::{CpuSlabView, SlabView};
 mod engine_tests;
 #[cfg(all(test, not(loom)))]
 mod engine_vectors;
+#[cfg(all(test, not(loom)))]
+mod sizing_tests;
 #[cfg(all(test, loom))]
 mod state_loom;

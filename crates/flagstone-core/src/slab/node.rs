@@ -48,6 +48,8 @@ pub struct Node {
     pub refills: AtomicU64,
     /// Visits of the list by frees.
     pub flushes: AtomicU64,
+    /// The same when the barn's limit last grew.
+    pub flushes_seen: AtomicU64,
     /// Full and empty sheaves.
     pub barn: Barn,
 }
@@ -62,6 +64,7 @@ impl Node {
             slabs: AtomicU32::new(0),
             refills: AtomicU64::new(0),
             flushes: AtomicU64::new(0),
+            flushes_seen: AtomicU64::new(0),
             barn: Barn::new(),
         }
     }

@@ -48,7 +48,8 @@ const FLUSHES: u64 = 2;
 
 /// Objects flushed before a refill from which on it was no swing that a barn should hold, but the
 /// end of a phase: their slabs hand them out in address order again, a barn in the order of the
-/// frees. Halving it loses batches of a few thousand objects, doubling it gains them.
+/// frees. Only where one CPU comes by: between CPUs objects go round in any number. Halving it
+/// loses batches of a few thousand objects, doubling it gains them.
 const SWING_OBJECTS: u64 = 4096;
 
 /// Nanoseconds between two falls of what was learnt about all barns.
@@ -74,8 +75,7 @@ pub(crate) struct SheafSizing {
     pub seen: AtomicU64,
     /// Bytes of full sheaves a barn of this cache may hold now; zero: only `barn_full` counts.
     pub barn_bytes: AtomicUsize,
-    /// Flushes seen when the barn limit last grew, and bytes flushed by all caches.
-    pub flushes_seen: AtomicU64,
+    /// Bytes flushed by all caches when the barn limit last grew.
     pub flushed_seen: AtomicUsize,
     /// Full sheaves a barn may hold by the policy.
     pub barn_full: AtomicU32,
@@ -266,11 +266,12 @@ impl<P: Platform> Slabs<P> {
             return;
         }
         let flushes = node.flushes.load(Relaxed);
-        if flushes.wrapping_sub(sizing.flushes_seen.load(Relaxed)) < FLUSHES {
+        if flushes.saturating_sub(node.flushes_seen.load(Relaxed)) < FLUSHES {
             return;
         }
-        let since = flushes.wrapping_sub(sizing.flushes_seen.swap(flushes, Relaxed));
-        if since * u64::from(cache.sheaf_capacity()) > SWING_OBJECTS {
+        let since = flushes.saturating_sub(node.flushes_seen.swap(flushes, Relaxed));
+        let alone = cache.visitors(P::cpu_count()) < 2;
+        if alone && since.saturating_mul(u64::from(cache.sheaf_capacity())) > SWING_OBJECTS {
             return;
         }
         let max = self.bounds.barn_bytes.load(Relaxed).max(bytes);

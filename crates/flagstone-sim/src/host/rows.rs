@@ -5,14 +5,16 @@
 //!   S0  mmap1's objects       every thread for itself, frees deferred in batches
 //!   S1  one allocates, N free
 //!   S3  blocks of pages       one allocates, one frees                         ─┐ a relay: while
-//!   S4  segments in bursts    one allocates, one frees, page-allocator calls   ─┘ one batch is
+//!   S4  segments in bursts    one allocates, one frees                         ─┘ one batch is
 //!                                                                                made, the last
 //!                                                                                one is freed
 //! ```
 //!
 //! Times are CPU time of the thread that did it, so that neighbours on a busy host are in them as
 //! little as possible; runs of the compared policies take turns. Few CPUs show little of what 224
-//! contend for: these rows say what the policy costs real threads, not what it gains there.
+//! contend for: these rows say what the policy costs real threads, not what it gains there. The
+//! engines with a slab per CPU enter a CPU's section by a lock here, where a kernel has a
+//! compare-and-swap local to the CPU: their objects cost more by that than a kernel's (ADR 0012).
 
 use super::ground::{Ground, Source};
 use super::threads::{allowed, cpu_time, median, on_each};
@@ -408,18 +410,18 @@ fn netio(done: &dyn Fn(&str)) -> Result<Vec<Measured>, String> {
             (0..length).map(segment).collect()
         };
         let free = |segments: Vec<[Letter; 2]>| give_all(ground, segments.into_iter().flatten());
-        let before = ground.slabs().pages().snapshot().total.cached.allocs;
+        let before = ground.slabs().pages().snapshot().total.counters.alloc_pages;
         let sides = relay(&apart(1), BURSTS, make, free);
         let after = ground.slabs().pages().snapshot().total;
-        let calls = (after.cached.allocs - before) as f64;
+        let fetched = (after.counters.alloc_pages - before) as f64;
         let warm = BURSTS as f64 / (BURSTS - BURSTS / 4) as f64;
         vec![
             ("alloc", "ns of CPU", sides.ns(sides.making)),
             ("free", "ns of CPU", sides.ns(sides.freeing)),
             (
-                "page-allocator calls for 1000 segments",
-                "calls",
-                calls / (sides.items as f64 * warm) * 1000.0,
+                "pages fetched from zones for 1000 segments",
+                "pages",
+                fetched / (sides.items as f64 * warm) * 1000.0,
             ),
             (
                 "pages in use afterwards",

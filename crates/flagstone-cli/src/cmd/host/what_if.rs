@@ -60,13 +60,15 @@ pub fn cost(name: &str, policy: &Policy, host: &Host) -> Row {
     let (mut weighted, mut held) = (0.0, 0.0);
     let (mut barns, mut in_use) = (0u64, 0u64);
     for cache in &host.caches {
-        if is_other_shape(policy, cache, host) {
-            row.orders_changed += 1;
-        }
+        let cost = cache_cost(policy, cache, host);
+        let here = host.page_size.block_bytes(cache.order);
+        let unit = policy.slab_unit(host.page_size);
+        let other = |cost: &CacheCost| cost.next.bytes(unit) != here;
+        row.orders_changed += usize::from(cost.as_ref().is_some_and(other));
         if cache.objects == 0 {
             continue;
         }
-        let Some(cost) = cache_cost(policy, cache, host) else {
+        let Some(cost) = cost else {
             row.failed += 1;
             let ledger = cache.ledger(host.page_size);
             row.total_bytes += ledger.total;
@@ -98,13 +100,6 @@ pub fn cost(name: &str, policy: &Policy, host: &Host) -> Row {
         row.objects_per_slab_mean = weighted / held;
     }
     row
-}
-
-/// Whether the next slab under `policy` is not of the order the cache has here.
-fn is_other_shape(policy: &Policy, cache: &Cache, host: &Host) -> bool {
-    let next = cache_cost(policy, cache, host).map(|cost| cost.next);
-    let here = host.page_size.block_bytes(cache.order);
-    next.is_some_and(|shape| shape.bytes(policy.slab_unit(host.page_size)) != here)
 }
 
 /// One cache under a policy.

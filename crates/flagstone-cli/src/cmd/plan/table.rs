@@ -216,10 +216,10 @@ fn totals(out: &mut String, totals: &[Total], emphasis: Emphasis) {
         "policy",
         "caches",
         "slabs",
-        "waste KiB",
-        "total KiB",
-        "waste KiB, slabs per CPU",
-        "total KiB, slabs per CPU",
+        "waste",
+        "total",
+        "waste, spread",
+        "total, spread",
     ];
     let mut table = Compared::new(&header, emphasis);
     for total in totals {
@@ -247,7 +247,7 @@ fn totals(out: &mut String, totals: &[Total], emphasis: Emphasis) {
     }
     table.write(
         out,
-        "Totals (waste is what lies behind the last object of each slab)",
+        "Totals in KiB (waste: behind the last object of each slab; spread: slabs of each CPU's own)",
     );
 }
 

@@ -16,7 +16,7 @@ fn policies() -> impl Iterator<Item = &'static str> {
 }
 
 fn mmap1(effort: Effort) -> Ask {
-    let look = effort.pick(Look::ms(8, 8), Look::ms(32, 32));
+    let look = effort.pick(Look::ms(4, 4), Look::ms(32, 32));
     Ask::new("mmap1", "spr-2s-224", 112, look)
 }
 

@@ -74,7 +74,7 @@ const S1: &[(When, &str)] = &[
     ),
     (
         Outside(["1 alloc N free SLUB", "512 B", "cpu 1"]),
-        "At 512 B they come out at {}.",
+        "SLUB's freeing CPUs come out at {} of the published cycles at 512 B.",
     ),
     (
         Outside(["1 alloc N free SLUB", "8 B", "cpu 1"]),
@@ -83,7 +83,7 @@ const S1: &[(When, &str)] = &[
     ),
     (
         Outside(["1 alloc N free SLUB", "4096 B", "cpu 0"]),
-        "At 4096 B the kernel hands the request to the page allocator.",
+        "At 4096 B SLUB's CPU 0 comes out at {} of the published cycles.",
     ),
     (
         Always,
@@ -126,24 +126,24 @@ const S3: &[(When, &str)] = &[
     ),
     (
         Outside(["lmbench3 UNIX (AF_UNIX)", "", "cache miss rate%"]),
-        "Data-cache misses are far from the published: that cache is modelled by reuse distance only.",
+        "AF_UNIX's cache misses come out at {} of the published where they are outside.",
     ),
     (
         Outside(["netperf SCTP_STREAM_MANY", "", "score"]),
-        "SCTP's scores move less than published.",
+        "SCTP's scores come out at {} of the published where they are outside.",
     ),
     (
         Outside(["netperf SCTP_STREAM_MANY", "", "cache miss rate%"]),
-        "SCTP's cache misses are far from the published, as far as such a cache is modelled.",
+        "SCTP's cache misses come out at {} of the published where they are outside.",
     ),
     (
         Outside(["kbuild", "", "build time"]),
-        "kbuild gains more than was published: its time comes out at {} where it is outside.",
+        "kbuild's time comes out at {} of the published where it is outside.",
     ),
     (
         Outside(["memory overhead", "", ""]),
-        "kbuild has no page cache here, so its memory in use is small and parked pages weigh many \
-         times what they do in the published 18.4 %.",
+        "kbuild's memory overhead comes out at {} of the published: how much parked pages weigh depends \
+         on the memory in use beside them, of which the files of the trees are an estimate.",
     ),
 ];
 
@@ -154,12 +154,11 @@ const S4: &[(When, &str)] = &[
             ["fio netio real time", "SLUB (dynamic)", "max"],
         ),
         "What the document is about is not reproduced: SLUB and dynamic SLUB are the same run by run, \
-         because the simulated bursts make no CPU give up an empty slab, and only there does 2.6.26 \
-         consult min_partial.",
+         so no CPU gave up an empty slab: only there does 2.6.26 consult min_partial.",
     ),
     (
         Outside(["fio netio real time", "SLUB", "sd"]),
-        "Spreads over seeds are too small: SLUB's real time has {} of the published.",
+        "The spread of SLUB's real time over seeds is {} of the published.",
     ),
     (
         Always,

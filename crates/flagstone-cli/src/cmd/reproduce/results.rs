@@ -55,7 +55,7 @@ pub(super) fn markdown(sheet: &Sheet, quick: bool, beside: &Path) -> String {
     );
     text.push_str(
         "A cell reads `published · got · flagstone`, then + inside the accuracy of its row, − \
-         outside, = fitted or so by definition, ? without a figure. The accuracies and everything \
+         outside, = fitted or so by definition, ? without a figure. Each cell's accuracy and everything \
          else are in the JSON document (`--json`). Signs: a patched figure must lie on the published \
          side of what the *base got*.\n",
     );
@@ -129,7 +129,47 @@ fn tables(text: &mut String, cells: &[&Cell]) {
             }
             text.push('\n');
         }
+        if let Some(words) = accuracies(&of) {
+            let _ = writeln!(text, "\nStated accuracy: {words}.");
+        }
     }
+}
+
+/// What the cells of a table promise: in a word if all promise the same, else by columns or by
+/// rows, whichever tells them apart.
+fn accuracies(cells: &[&&Cell]) -> Option<String> {
+    let mut groups: Vec<(String, Vec<&Cell>)> = Vec::new();
+    for cell in cells {
+        let words = cell.accuracy?.words();
+        match groups.iter_mut().find(|(known, _)| *known == words) {
+            Some((_, group)) => group.push(cell),
+            None => groups.push((words, vec![cell])),
+        }
+    }
+    if let [(words, _)] = &groups[..] {
+        return Some(words.clone());
+    }
+    let apart = |pick: fn(&Published) -> &str, group: &[&Cell]| {
+        let mut names: Vec<&str> = group.iter().map(|cell| pick(&cell.published)).collect();
+        names.dedup();
+        names.sort_unstable();
+        names.dedup();
+        let size = |name: &str| cells.iter().filter(|c| pick(&c.published) == name).count();
+        let whole = names.iter().map(|name| size(name)).sum::<usize>() == group.len();
+        whole.then(|| names.join(", "))
+    };
+    let told = groups.iter().map(|(words, group)| {
+        let by = apart(|known| &known.column, group).or_else(|| apart(|known| &known.row, group));
+        let each = || -> String {
+            let names: Vec<String> = group
+                .iter()
+                .map(|cell| format!("{} {}", cell.published.row, cell.published.column))
+                .collect();
+            names.join(", ")
+        };
+        format!("{words} for {}", by.unwrap_or_else(each))
+    });
+    Some(told.collect::<Vec<_>>().join("; "))
 }
 
 fn join(columns: &[&String]) -> String {
@@ -213,7 +253,9 @@ fn measured_rows(text: &mut String, sheet: &Sheet) {
         "\n## Measured on real threads\n\n{} A figure is the median of {} runs taken in turns, with \
          their range; less is better; ranges that overlap are a tie. Times are CPU time of the thread \
          that did the work. So few CPUs contend for little: this shows what the policy costs real \
-         threads, not what it gains on 224.",
+         threads, not what it gains on 224. The policies of kernels with a slab per CPU enter a CPU's \
+         section by a lock here, where a kernel has a compare-and-swap local to the CPU: their \
+         objects cost more by that than a kernel's.",
         measured::summary(sheet),
         flagstone_sim::host::rows::RUNS
     );
@@ -267,4 +309,36 @@ fn host() -> String {
         .map_or("an unnamed processor", |l| l.1);
     let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     format!("{cpus} CPUs of {}", model.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cmd::reproduce::sheet::Accuracy;
+
+    #[test]
+    fn accuracies_are_told_by_column_by_row_or_one_by_one() {
+        let mut sheet = Sheet::new(&["S0"]);
+        sheet
+            .cells
+            .retain(|cell| cell.published.table == "will-it-scale/mmap1");
+        let said = |sheet: &Sheet| {
+            let cells: Vec<&Cell> = sheet.cells.iter().collect();
+            accuracies(&cells.iter().collect::<Vec<_>>()).unwrap()
+        };
+        let mut set = |pick: fn(&Published) -> bool| {
+            for cell in &mut sheet.cells {
+                let points = if pick(&cell.published) { 2.0 } else { 8.0 };
+                cell.accuracy = Some(Accuracy::Points(points));
+            }
+            said(&sheet)
+        };
+        assert_eq!(set(|_| true), "±2 points");
+        let by_column = set(|known| known.column == "gain");
+        assert_eq!(by_column, "±8 points for base, patched; ±2 points for gain");
+        let by_row = set(|known| known.row == "50%");
+        assert_eq!(by_row, "±8 points for 100%, 25%; ±2 points for 50%");
+        let single = set(|known| known.row == "50%" && known.column == "gain");
+        assert!(single.ends_with("±2 points for 50% gain"), "{single}");
+    }
 }

@@ -189,6 +189,13 @@ pub(super) struct Setting {
     pub(super) tried: u32,
 }
 
+/// Whether a machine's profile was fitted to this cell, as the profile says.
+fn fitted(machine: &str, [table, row, column]: [&str; 3]) -> bool {
+    let name = format!("{table}/{row}/{column}");
+    let machine = machine.split(',').next().unwrap_or(machine);
+    flagstone_sim::Machine::named(machine).is_ok_and(|machine| machine.fitted_to.contains(&name))
+}
+
 /// Values tried while a machine's profile was fitted, as the profile says.
 pub(super) fn tried(machine: &str) -> u32 {
     flagstone_sim::Machine::named(machine).map_or(0, |machine| machine.settings_tried)
@@ -258,6 +265,7 @@ impl Sheet {
         let [table, row, column] = at;
         let found = self.find(table, row, column, nth);
         let found = found.unwrap_or_else(|| panic!("no published cell {table}/{row}/{column}"));
+        let by_machine = fill.profile.as_deref().is_some_and(|name| fitted(name, at));
         let cell = &mut self.cells[found];
         cell.method = method;
         cell.reason = fill.note;
@@ -267,7 +275,7 @@ impl Sheet {
             None => {}
         }
         cell.own = fill.own;
-        cell.fitted = fill.fitted;
+        cell.fitted = fill.fitted || by_machine;
         cell.accuracy = fill.accuracy;
         cell.versus = fill.versus;
         cell.profile = fill.profile;

@@ -88,3 +88,23 @@ fn a_share_that_hardly_exists_has_no_sign() {
     let summary = sheet.summary();
     assert_eq!((summary.signs_right, summary.signs), (0, 1));
 }
+
+#[test]
+fn a_cell_its_machine_was_fitted_to_is_not_judged_and_profiles_name_cells_that_exist() {
+    let mut sheet = Sheet::new(&["S0", "S1", "S2", "S3", "S4"]);
+    for machine in flagstone_sim::machine::names() {
+        for name in flagstone_sim::Machine::named(machine).unwrap().fitted_to {
+            let mut words = name.splitn(3, '/');
+            let at = [(); 3].map(|()| words.next().unwrap());
+            let fill = Fill {
+                got: Some(Ok((1.0, None))),
+                accuracy: Some(Accuracy::Points(8.0)),
+                profile: Some(machine.into()),
+                ..Fill::default()
+            };
+            sheet.fill(Method::Simulated, at, 0, fill);
+        }
+    }
+    let filled = || sheet.cells.iter().filter(|cell| cell.got.is_some());
+    assert!(filled().count() >= 6 && filled().all(|cell| cell.fitted && cell.inside().is_none()));
+}

@@ -73,6 +73,7 @@ fn print_table(cells: &[Cell]) {
         "published",
         "got",
         "error",
+        "stated",
         "",
         "flagstone",
     ]);
@@ -83,12 +84,14 @@ fn print_table(cells: &[Cell]) {
             figure(cell.published.value),
             maybe(cell.got),
             error(cell),
+            cell.accuracy
+                .map_or_else(String::new, |stated| stated.words()),
             verdict(cell).into(),
             maybe(cell.own),
         ]);
     }
     for (index, column) in table.column_iter_mut().enumerate() {
-        if matches!(index, 2 | 3 | 4 | 6) {
+        if matches!(index, 2 | 3 | 4 | 7) {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }

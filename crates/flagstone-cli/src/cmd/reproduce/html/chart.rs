@@ -180,14 +180,20 @@ impl Chart {
             .filter(|l| l.joined)
             .map(|l| &l.name)
             .collect();
-        let slanted = self.places.len() > 6;
+        // Names that would not fit side by side on a phone lean; none is left out.
+        let longest = self.places.iter().map(String::len).max().unwrap_or(0);
+        let lean = match longest {
+            _ if longest * self.places.len() <= 40 => 0,
+            0..=8 => -40,
+            _ => -60,
+        };
         let across = json!({
             "field": "at", "type": "quantitative",
             "scale": { "domain": [-0.5, self.places.len() as f64 - 0.5], "nice": false, "zero": false },
             "axis": {
                 "title": null, "grid": false, "values": (0..self.places.len()).collect::<Vec<_>>(),
                 "labelExpr": format!("{}[datum.value]", json!(self.places)),
-                "labelAngle": if slanted { -30 } else { 0 }, "labelOverlap": true
+                "labelAngle": lean, "labelOverlap": false
             }
         });
         let scale = if self.log {

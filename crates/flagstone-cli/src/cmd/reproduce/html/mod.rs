@@ -122,6 +122,7 @@ fn cells(page: &mut String, sheet: &Sheet, seed: &str) {
         "got",
         "± seeds",
         "error",
+        "stated accuracy",
         "verdict",
         "flagstone",
         "how",
@@ -139,7 +140,7 @@ fn cells(page: &mut String, sheet: &Sheet, seed: &str) {
         let _ = write!(
             page,
             "<tr><td class='t'>{}</td><th scope='row'>{}</th><td class='t'>{}</td><td>{}</td><td>{}</td>\
-             <td>{}</td><td>{}</td><td class='t'>{}</td><td>{}</td><td class='t'>{}</td>\
+             <td>{}</td><td>{}</td><td class='t'>{}</td><td class='t'>{}</td><td>{}</td><td class='t'>{}</td>\
              <td class='t'>{}</td></tr>",
             escape(&known.table),
             escape(&known.row),
@@ -148,6 +149,8 @@ fn cells(page: &mut String, sheet: &Sheet, seed: &str) {
             view::maybe(cell.got),
             view::maybe(cell.spread),
             view::error(cell),
+            cell.accuracy
+                .map_or_else(String::new, |stated| stated.words()),
             view::verdict(cell),
             view::maybe(cell.own),
             escape(&how),

@@ -1,0 +1,125 @@
+//! How sheaves and barns grow, and what they leave behind.
+
+use super::engine_tests::{TestSlabs, built, cache_of, cpus};
+use crate::base::{CacheId, CpuId, NodeId};
+use crate::platform::testing::{Setup, World};
+use crate::verify;
+use core::ptr::NonNull;
+use std::vec::Vec;
+
+fn take(slabs: &TestSlabs, id: CacheId, count: usize) -> Vec<NonNull<u8>> {
+    let cache = slabs.cache(id);
+    (0..count)
+        .map(|_| slabs.alloc(cache).expect("memory"))
+        .collect()
+}
+
+fn give(slabs: &TestSlabs, id: CacheId, objects: Vec<NonNull<u8>>) {
+    for object in objects {
+        // SAFETY: taken from this cache by `take`, given once.
+        unsafe { slabs.free(slabs.cache(id), object) };
+    }
+}
+
+/// One CPU takes `batch` objects, the other gives them back, `rounds` times.
+fn pass_over(slabs: &TestSlabs, world: &World, id: CacheId, batch: usize, rounds: usize) {
+    for _ in 0..rounds {
+        world.run_on(CpuId(0));
+        let objects = take(slabs, id, batch);
+        world.run_on(CpuId(1));
+        give(slabs, id, objects);
+    }
+    world.run_on(CpuId(0));
+}
+
+fn flushes(slabs: &TestSlabs, id: CacheId) -> u64 {
+    let node = slabs.node(id, NodeId(0));
+    node.flushes.load(core::sync::atomic::Ordering::Relaxed)
+}
+
+#[test]
+fn objects_that_go_round_end_in_the_largest_sheaves_and_touch_no_slab_any_more() {
+    let (world, slabs) = built("flagstone", cpus(2));
+    let id = cache_of(&slabs, 4096);
+    pass_over(&slabs, &world, id, 4000, 60);
+    let quiet = slabs.policy().limits.sheaf_bytes_max / 4096;
+    let capacity = slabs.cache(id).sheaf_capacity() as usize;
+    assert!(capacity > 6 * quiet, "{capacity}");
+    let before = flushes(&slabs, id);
+    pass_over(&slabs, &world, id, 4000, 20);
+    assert_eq!(flushes(&slabs, id), before);
+    verify::check_slabs(&slabs).expect("whole");
+}
+
+#[test]
+fn sheaves_stay_small_while_fewer_objects_live_than_they_would_hold() {
+    let (world, slabs) = built("flagstone", cpus(2));
+    let id = cache_of(&slabs, 4096);
+    pass_over(&slabs, &world, id, 8, 2000);
+    let capacity = slabs.cache(id).sheaf_capacity();
+    assert!(capacity <= 8, "{capacity}");
+}
+
+#[test]
+fn visits_far_apart_grow_nothing() {
+    let (world, slabs) = built("flagstone", cpus(2));
+    let id = cache_of(&slabs, 256);
+    let first = slabs.cache(id).sheaf_capacity();
+    for _ in 0..500 {
+        world.advance(1_000_000);
+        pass_over(&slabs, &world, id, 2 * first as usize, 1);
+    }
+    assert_eq!(slabs.cache(id).sheaf_capacity(), first);
+}
+
+#[test]
+fn a_shrink_starts_small_again() {
+    let (world, slabs) = built("flagstone", cpus(2));
+    let id = cache_of(&slabs, 4096);
+    let first = slabs.cache(id).sheaf_capacity();
+    pass_over(&slabs, &world, id, 2000, 60);
+    slabs.shrink_all();
+    assert_eq!(slabs.cache(id).sheaf_capacity(), first);
+    assert_eq!(slabs.node(id, NodeId(0)).barn.stored(), 0);
+    verify::check_slabs(&slabs).expect("whole");
+}
+
+#[test]
+fn more_flushed_in_one_go_than_a_barn_may_hold_is_an_end_and_raises_nothing() {
+    let (_world, slabs) = built("flagstone", cpus(1));
+    let id = cache_of(&slabs, 32 << 10);
+    let quiet = slabs.policy().limits.barns_bytes_quiet;
+    for _ in 0..6 {
+        let objects = take(&slabs, id, 1500);
+        give(&slabs, id, objects);
+    }
+    let stored = slabs.node(id, NodeId(0)).barn.stored() as usize * (32 << 10);
+    assert!(stored <= 2 * quiet, "{stored}");
+}
+
+#[test]
+fn a_full_sheaf_goes_to_the_barn_of_the_node_its_objects_came_from() {
+    let setup = Setup {
+        nodes: 2,
+        ..cpus(2)
+    };
+    let (world, slabs) = built("flagstone", setup);
+    let id = cache_of(&slabs, 256);
+    pass_over(&slabs, &world, id, 200, 4);
+    assert_eq!(slabs.node(id, NodeId(1)).barn.full(), 0);
+    assert!(slabs.node(id, NodeId(0)).barn.full() > 0);
+    verify::check_slabs(&slabs).expect("whole");
+}
+
+#[test]
+fn a_barn_nobody_takes_from_makes_room_for_one_that_is_short() {
+    let (world, slabs) = built("flagstone", cpus(2));
+    let cold = cache_of(&slabs, 2048);
+    let hot = cache_of(&slabs, 4096);
+    pass_over(&slabs, &world, cold, 4000, 60);
+    let parked = slabs.node(cold, NodeId(0)).barn.stored();
+    assert!(parked > 1000, "{parked}");
+    pass_over(&slabs, &world, hot, 4000, 60);
+    assert!(slabs.node(cold, NodeId(0)).barn.stored() < parked);
+    verify::check_slabs(&slabs).expect("whole");
+}
