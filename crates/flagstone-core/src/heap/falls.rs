@@ -15,7 +15,7 @@ use crate::sync::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU64, AtomicUsize};
 
 /// A fall of fewer bytes is none: what could be given back is small then.
-const BYTES_MIN: usize = 8 << 20;
+const BYTES_MIN: usize = 4 << 20;
 /// The largest fall ever asked for, however many were swings.
 const BYTES_MAX: usize = 1 << 30;
 /// Nanoseconds within which growing back makes a fall a swing.
@@ -75,16 +75,16 @@ mod tests {
             .rev()
             .filter(|mib| falls.follow(mib * MIB, 1, || 0))
             .count();
-        // 87, 76, 66, and then by 8 MiB each: 57 or so, 49, 41, 33, 25, 17.
-        assert_eq!(found, 9);
+        // 87, 76, 66, 57, 49, 42, 36, 31, and then by 4 MiB each: 27, 23, 19, 15, 11.
+        assert_eq!(found, 13);
     }
 
     #[test]
     fn small_falls_are_none() {
         let falls = Falls::default();
-        assert!(!falls.follow(15 * MIB, 4, || 0));
-        assert!(!falls.follow(8 * MIB, 4, || 0));
-        assert!(falls.follow(7 * MIB, 4, || 0));
+        assert!(!falls.follow(7 * MIB, 4, || 0));
+        assert!(!falls.follow(4 * MIB, 4, || 0));
+        assert!(falls.follow(3 * MIB, 4, || 0));
     }
 
     #[test]
@@ -95,6 +95,7 @@ mod tests {
             falls.follow(low * MIB, 4, || at)
         };
         assert!(swing(45, 0));
+        assert!(swing(45, SWING_NS / 2), "55 MiB of 8");
         assert!(swing(45, SWING_NS / 2), "55 MiB of 16");
         assert!(swing(45, SWING_NS / 2), "55 MiB of 32");
         assert!(!swing(45, SWING_NS / 2), "55 MiB of 64");

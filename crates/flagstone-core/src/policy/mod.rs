@@ -154,7 +154,7 @@ impl FlagstoneLimits {
         barns_bytes_quiet: 8 << 20,
         retain_bytes_min: 8 << 20,
         retain_share: 16,
-        pcp_bytes_max: 14 << 20,
+        pcp_bytes_max: 8 << 20,
     };
 }
 

@@ -6,7 +6,7 @@
 //!                barn_bytes_max        ≤ half a store        (one cache's)
 //!   pagesets     pcp_bytes_max         ≤ a store / CPUs      and by the CPU quota
 //!   sheaves      sheaf_bytes_max       ≤ a store / CPUs / 64  and by the CPU quota
-//!                sheaf_bytes_busy      ≤ a store / CPUs / 8   and by the CPU quota
+//!                sheaf_bytes_busy      likewise
 //! ```
 //!
 //! A store is a share of all memory ([`Means::STORE_SHARE`]). Kernel presets have no such limits
@@ -19,8 +19,6 @@ use crate::base::Means;
 /// Sheaves of one CPU that may be full at once when memory is short: two of each of 32 busy
 /// caches. Doubling halves the size of sheaves in small containers.
 const SHEAVES_PER_CPU: usize = 64;
-/// The same of busy caches: two of each of four.
-const BUSY_SHEAVES_PER_CPU: usize = 8;
 
 impl FlagstoneLimits {
     /// The same limits, none above what `means` allow.
@@ -33,7 +31,7 @@ impl FlagstoneLimits {
         let pageset = means.by_quota(usize::try_from(self.pcp_bytes_max).unwrap_or(usize::MAX));
         Self {
             sheaf_bytes_max: sheaf.min(least(self.sheaf_bytes_max, each / SHEAVES_PER_CPU)),
-            sheaf_bytes_busy: busy.min(least(self.sheaf_bytes_busy, each / BUSY_SHEAVES_PER_CPU)),
+            sheaf_bytes_busy: busy.min(least(self.sheaf_bytes_busy, each / SHEAVES_PER_CPU)),
             barns_bytes_quiet: self
                 .barns_bytes_quiet
                 .min(least(self.barns_bytes_quiet, store)),
@@ -74,13 +72,16 @@ mod tests {
         assert_eq!(limits.barns_bytes_quiet, MIB);
         assert_eq!(2 * limits.pcp_bytes_max, MIB as u64);
         assert_eq!(limits.sheaf_bytes_max, 8 << 10);
-        assert_eq!(limits.sheaf_bytes_busy, 64 << 10);
+        assert_eq!(limits.sheaf_bytes_busy, 8 << 10);
     }
 
     #[test]
     fn a_machine_with_room_keeps_the_defaults() {
-        assert_eq!(within(16 << 30, 16, 16), FlagstoneLimits::DEFAULT);
-        assert_eq!(within(512 << 30, 224, 224), FlagstoneLimits::DEFAULT);
+        assert_eq!(within(64 << 30, 16, 16), FlagstoneLimits::DEFAULT);
+        assert_eq!(within(896 << 30, 224, 224), FlagstoneLimits::DEFAULT);
+        let less = within(16 << 30, 16, 16);
+        assert!(less.sheaf_bytes_busy < FlagstoneLimits::DEFAULT.sheaf_bytes_busy);
+        assert_eq!(less.pcp_bytes_max, FlagstoneLimits::DEFAULT.pcp_bytes_max);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use core::fmt::Write;
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
-/// The chart library with its licence, as released (ADR 0014).
+/// The chart library with its licence, as released (ADR 0016).
 const VEGA: &str = include_str!("../../../../data/charts/vega.min.js");
 const VEGA_LITE: &str = include_str!("../../../../data/charts/vega-lite.min.js");
 const LICENCE: &str = include_str!("../../../../data/charts/LICENSE");
