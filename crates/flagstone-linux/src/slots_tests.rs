@@ -69,6 +69,15 @@ fn zeroed(bytes: usize) -> NonNull<u8> {
     NonNull::new(unsafe { alloc_zeroed(layout) }).unwrap()
 }
 
+/// Keeps tests apart: one index of the process can be closed at a time, and whoever finds it closed
+/// goes without.
+fn alone() -> std::sync::MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
 /// The world of one test: an area, sheaves in a pool, objects with a mark each.
 struct World {
     form: Form,
@@ -267,6 +276,7 @@ fn hammer(world: &World) -> usize {
 
 #[test]
 fn no_object_is_lost_or_doubled_under_locks_while_another_thread_seizes() {
+    let _alone = alone();
     let world = World::new(LOCKED);
     let seized = hammer(&world);
     assert!(seized > 0);
@@ -275,6 +285,7 @@ fn no_object_is_lost_or_doubled_under_locks_while_another_thread_seizes() {
 
 #[test]
 fn no_object_is_lost_or_doubled_under_sequences_while_another_thread_seizes() {
+    let _alone = alone();
     start_once();
     if !fast() {
         std::eprintln!("skipped: the C library registered no area for restartable sequences");
@@ -289,6 +300,7 @@ fn no_object_is_lost_or_doubled_under_sequences_while_another_thread_seizes() {
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn a_seized_sheaf_sees_no_late_step_of_a_slow_cpu() {
+    let _alone = alone();
     start_once();
     if !fast() {
         std::eprintln!("skipped: the C library registered no area for restartable sequences");
@@ -302,6 +314,7 @@ fn a_seized_sheaf_sees_no_late_step_of_a_slow_cpu() {
 
 #[test]
 fn both_forms_answer_the_same_to_the_same_steps() {
+    let _alone = alone();
     start_once();
     if !fast() {
         std::eprintln!("skipped: the C library registered no area for restartable sequences");
@@ -358,6 +371,7 @@ fn pin_to_one_cpu() {
 
 #[test]
 fn the_top_object_is_not_taken_twice_in_a_row() {
+    let _alone = alone();
     start_once();
     for form in [LOCKED].into_iter().chain(fast().then_some(SEQUENCES)) {
         pin_to_one_cpu();
@@ -380,6 +394,7 @@ fn the_top_object_is_not_taken_twice_in_a_row() {
 
 #[test]
 fn an_index_without_slots_reads_absent_and_installs_nothing() {
+    let _alone = alone();
     start_once();
     if !fast() {
         std::eprintln!("skipped: the C library registered no area for restartable sequences");
@@ -396,6 +411,7 @@ fn an_index_without_slots_reads_absent_and_installs_nothing() {
 /// The other half of a deadlock: the holder of this CPU's lock waits for one of ours.
 #[test]
 fn a_lock_that_never_comes_free_is_not_waited_for() {
+    let _alone = alone();
     start_once();
     let cpu = CpuId(LOCKED_COUNT.load(Ordering::Acquire) - 1);
     let refused_to_others = |cpu| {
@@ -472,6 +488,7 @@ mod interrupted {
 
     #[test]
     fn a_handler_on_top_of_a_step_loses_nothing() {
+        let _alone = alone();
         start_once();
         run(LOCKED);
         if fast() {
