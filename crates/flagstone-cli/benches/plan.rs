@@ -1,4 +1,4 @@
-//! `plan` for 10,000 sizes under 12 policies: 120,000 rows. Goal: under 50 ms.
+//! `plan` for 10,000 sizes under 12 policies: 120,000 rows. Goal: under 50 ms, on small and large pages.
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use flagstone_cli::cmd::plan::rows::{Machine, NamedPolicy, Object, Row, row};
@@ -26,20 +26,25 @@ fn plan(criterion: &mut Criterion) {
         name: name.into(),
         policy: Policy::parse(name).expect("a listed policy"),
     });
-    let machine = Machine {
-        page_size: PageSize::K4,
-        cpus: Cpus::new(224),
-    };
-    criterion.bench_function("plan 10000 sizes x 12 policies", |bench| {
-        bench.iter(|| {
-            let mut rows: Vec<Row> = Vec::with_capacity(120_000);
-            for size in 1..=10_000 {
-                let object = Object::Stride(black_box(size * 8));
-                rows.extend(policies.iter().map(|named| row(named, &machine, &object)));
-            }
-            rows
-        });
-    });
+    for (pages, page_size) in [("4K", PageSize::K4), ("64K", PageSize::K64)] {
+        let machine = Machine {
+            page_size,
+            cpus: Cpus::new(224),
+        };
+        criterion.bench_function(
+            &format!("plan 10000 sizes x 12 policies, {pages}"),
+            |bench| {
+                bench.iter(|| {
+                    let mut rows: Vec<Row> = Vec::with_capacity(120_000);
+                    for size in 1..=10_000 {
+                        let object = Object::Stride(black_box(size * 8));
+                        rows.extend(policies.iter().map(|named| row(named, &machine, &object)));
+                    }
+                    rows
+                });
+            },
+        );
+    }
 }
 
 criterion_group!(benches, plan);
