@@ -10,6 +10,7 @@
 
 pub mod cmd;
 pub mod exit;
+mod outfile;
 pub mod preload;
 mod progress;
 pub mod source;

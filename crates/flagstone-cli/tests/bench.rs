@@ -121,3 +121,16 @@ fn an_unknown_workload_an_unknown_peer_and_a_missing_library_are_one_line_and_ex
         assert!(output.stdout.is_empty(), "{case:?}");
     }
 }
+
+#[test]
+fn a_document_that_cannot_be_written_is_refused_before_the_work() {
+    let output = bench(&SMOKE)
+        .args(["pair-64", "--json", "/no/such/folder/b.json"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(output.stdout.is_empty());
+    let line = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(line.lines().count(), 1, "{line}");
+    assert!(line.contains("/no/such/folder/b.json"), "{line}");
+}

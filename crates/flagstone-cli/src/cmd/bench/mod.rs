@@ -10,6 +10,7 @@ mod runner;
 mod targets;
 
 use crate::exit::{Failure, Outcome};
+use crate::outfile;
 use allocators::{Allocator, FLAGSTONE, full_name};
 use catalog::{Inner, Workload};
 use child::{Job, Scale};
@@ -195,6 +196,9 @@ fn measure_all(args: &Args, bench: &Bench, workloads: &[Workload], on: &[Allocat
         .json
         .as_deref()
         .is_some_and(|path| path.as_os_str() == "-");
+    if let Some(path) = &args.json {
+        outfile::writable("bench", path)?;
+    }
     let quiet = args.targets || to_stdout;
     let plan: Vec<(&Workload, usize)> = workloads
         .iter()

@@ -27,6 +27,7 @@ mod sheet;
 mod view;
 
 use crate::exit::{Failure, Outcome};
+use crate::outfile;
 use ask::{Ask, Effort, Runs};
 use sheet::Sheet;
 use std::path::{Path, PathBuf};
@@ -73,7 +74,7 @@ pub struct Args {
 pub fn run(args: &Args) -> Outcome {
     let seeds = seeds(&args.seeds).map_err(|line| Failure::Usage(format!("reproduce: {line}")))?;
     for file in [&args.json, &args.html, &args.docs].into_iter().flatten() {
-        writable(file)?;
+        outfile::writable("reproduce", file)?;
     }
     let effort = if args.quick {
         Effort::Quick
@@ -159,35 +160,6 @@ fn fill(seed: &str, sheet: &mut Sheet, runs: &Runs, effort: Effort) {
         "S2" => s2::fill(sheet, runs, effort),
         "S3" => s3::fill(sheet, runs, effort),
         _ => s4::fill(sheet, runs, effort),
-    }
-}
-
-/// Finds out before the work whether a file can be written at the end, and writes nothing.
-fn writable(file: &Path) -> Result<(), Failure> {
-    if file.as_os_str() == "-" {
-        return Ok(());
-    }
-    let folder = file
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    let open = || match file.exists() {
-        true => std::fs::OpenOptions::new()
-            .append(true)
-            .open(file)
-            .map(drop),
-        false => tempfile::tempfile_in(folder.unwrap_or(Path::new("."))).map(drop),
-    };
-    let refused = match folder {
-        _ if file.is_dir() => Some("is a directory".to_owned()),
-        Some(folder) if !folder.is_dir() => Some("its directory does not exist".to_owned()),
-        _ => open().err().map(|error| error.to_string()),
-    };
-    match refused {
-        None => Ok(()),
-        Some(why) => Err(Failure::Usage(format!(
-            "reproduce: {}: {why}; give the name of a file",
-            file.display()
-        ))),
     }
 }
 
