@@ -150,7 +150,6 @@ fn kibibytes(line: &[u8], key: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::vec;
     use std::vec::Vec;
 
     #[test]
@@ -174,7 +173,7 @@ mod tests {
             let mut rest = &text[..];
             let mut lines = Vec::new();
             each_line(
-                &mut vec![0; 18],
+                &mut [0; 18],
                 |buffer| {
                     let n = chunk.min(rest.len()).min(buffer.len());
                     buffer[..n].copy_from_slice(&rest[..n]);
@@ -194,7 +193,7 @@ mod tests {
         let mut rest = &text[..];
         let mut lines = Vec::new();
         each_line(
-            &mut vec![0; 16],
+            &mut [0; 16],
             |buffer| {
                 let n = rest.len().min(buffer.len());
                 buffer[..n].copy_from_slice(&rest[..n]);

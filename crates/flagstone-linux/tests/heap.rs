@@ -66,7 +66,7 @@ fn random_blocks_keep_what_was_written() {
             let at = rng.next() as usize % live.len();
             let (block, size, mark) = live.swap_remove(at);
             check(block, size, mark);
-            if rng.next() % 8 == 0 {
+            if rng.next().is_multiple_of(8) {
                 let new_size = rng.size();
                 // SAFETY: the block is live and given up for the new one.
                 let moved = unsafe { heap.realloc(block, new_size) }.expect("memory");

@@ -152,7 +152,7 @@ impl Chart {
     }
 
     /// Whether the vertical axis begins at zero: not where all figures are far from it.
-    fn from_zero(&self) -> bool {
+    fn starts_at_zero(&self) -> bool {
         let points = self.series.iter().flat_map(|line| &line.points);
         let values: Vec<f64> = points.flatten().map(|(value, _)| *value).collect();
         let least = values.iter().copied().fold(f64::INFINITY, f64::min);
@@ -199,7 +199,7 @@ impl Chart {
         let scale = if self.log {
             json!({ "type": "log", "nice": false, "padding": 10 })
         } else {
-            json!({ "zero": self.from_zero(), "nice": true })
+            json!({ "zero": self.starts_at_zero(), "nice": true })
         };
         let up = |field: &str| {
             json!({
