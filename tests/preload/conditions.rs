@@ -105,6 +105,17 @@ fn a_program_that_frees_what_it_uses_lives_in_a_64_mib_container() {
     }
 }
 
+#[test]
+fn freed_huge_blocks_are_not_kept_beyond_what_a_64_mib_container_allows() {
+    let Some(group) = Container::of_64_mib() else {
+        skip("no control group with a memory limit can be made here; it takes root");
+        return;
+    };
+    let program = compile(SCRATCH, "preload/huge_then_small.c");
+    let finished = succeed(&mut group.inside(&program, ""), LIMIT);
+    assert_eq!(finished.stdout, "done\n");
+}
+
 /// What the allocator keeps for itself is bounded by the container, not by the machine: under an
 /// eighth of it after peaks of two thirds of it.
 #[test]

@@ -10,7 +10,7 @@
 //! first, through the functions glibc exports for that; it may be taken again by the same thread.
 
 use core::ffi::{CStr, c_int, c_void};
-use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use flagstone_core::platform::OutOfMemory;
 
 /// One of the three handlers of a registration.
@@ -32,9 +32,6 @@ pub fn register(
     parent: extern "C" fn(),
     child: extern "C" fn(),
 ) -> Result<(), OutOfMemory> {
-    LOCK.find(libc::RTLD_DEFAULT, c"_IO_list_lock");
-    UNLOCK.find(libc::RTLD_DEFAULT, c"_IO_list_unlock");
-    RESET.find(libc::RTLD_DEFAULT, c"_IO_list_resetlock");
     let result = at_fork(Some(prepare), Some(parent), Some(child));
     if result == 0 {
         Ok(())
@@ -103,8 +100,16 @@ impl Optional {
     }
 }
 
-/// Before the heap's locks are taken.
+/// Before the heap's locks are taken. The first fork looks the functions up, so that programs which
+/// never fork do not pay for that.
 pub fn prepare() {
+    static LOOKED: AtomicBool = AtomicBool::new(false);
+    if !LOOKED.load(Relaxed) {
+        LOCK.find(libc::RTLD_DEFAULT, c"_IO_list_lock");
+        UNLOCK.find(libc::RTLD_DEFAULT, c"_IO_list_unlock");
+        RESET.find(libc::RTLD_DEFAULT, c"_IO_list_resetlock");
+        LOOKED.store(true, Relaxed);
+    }
     LOCK.call();
 }
 

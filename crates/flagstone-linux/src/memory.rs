@@ -170,12 +170,6 @@ pub unsafe fn remap(start: NonNull<u8>, old: usize, new: usize) -> Option<NonNul
     NonNull::new(core::ptr::with_exposed_provenance_mut(address as usize))
 }
 
-/// Advises huge pages for a range that will be dense.
-pub fn advise_dense(start: NonNull<u8>, bytes: usize) {
-    // SAFETY: advice about huge pages never changes contents.
-    unsafe { advise(start, bytes, libc::MADV_HUGEPAGE as usize) };
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -58,10 +58,6 @@ unsafe impl Platform for Linux {
         crate::observe::call();
     }
 
-    fn advise_dense(start: NonNull<u8>, bytes: usize) {
-        memory::advise_dense(start, bytes);
-    }
-
     fn memory_limit() -> usize {
         limits::memory_limit()
     }

@@ -6,10 +6,10 @@
 //! ```
 
 use super::bootstrap::Ready;
-use super::huge_table::HugeBlock;
+use super::huge_table::{HugeBlock, HugeTable};
 use super::kept::Evicted;
 use crate::base::Order;
-use crate::platform::{Fault, Platform};
+use crate::platform::{Fault, Guard, Platform};
 use crate::sync::Ordering::Relaxed;
 use core::ptr::NonNull;
 
@@ -36,15 +36,25 @@ impl<P: Platform> Ready<P> {
             requested: size,
         };
         // SAFETY: the whole fresh reservation.
-        let usable = unsafe { P::commit(start, bytes) }.is_ok();
-        let listed = usable
-            && match self.huge.lock::<P>() {
-                Ok(mut table) => table.insert::<P>(block).is_ok(),
-                Err(_) => false,
-            };
-        if !listed {
+        if unsafe { P::commit(start, bytes) }.is_err() {
             // SAFETY: nobody knows it yet.
             unsafe { P::release(start, bytes) };
+            return None;
+        }
+        self.list(block)
+    }
+
+    /// Lists a block that nobody else knows and answers where it starts; gives it back where that
+    /// cannot be.
+    fn list(&self, block: HugeBlock) -> Option<NonNull<u8>> {
+        let start = NonNull::new(block.address as *mut u8)?;
+        let listed = match self.huge.lock::<P>() {
+            Ok(mut table) => table.insert::<P>(block).is_ok(),
+            Err(_) => false,
+        };
+        if !listed {
+            // SAFETY: a whole reservation, in nobody's hands.
+            unsafe { P::release(start, block.bytes) };
             return None;
         }
         Some(start)
@@ -53,26 +63,10 @@ impl<P: Platform> Ready<P> {
     /// A kept block of `bytes`, listed for a request of `size`.
     fn take_kept(&self, bytes: usize, size: usize, align: usize) -> Option<NonNull<u8>> {
         let now = P::now();
-        let most = self.slabs.bounds.barns_bytes.load(Relaxed);
-        let kept = self
-            .huge
-            .lock::<P>()
-            .ok()?
-            .kept
-            .take(bytes, align, now, most)?;
+        let kept = self.huge.lock::<P>().ok()?.kept.take(bytes, align, now)?;
         let mut block = self.fit(kept, bytes, align)?;
         block.requested = size;
-        let start = NonNull::new(block.address as *mut u8)?;
-        let listed = match self.huge.lock::<P>() {
-            Ok(mut table) => table.insert::<P>(block).is_ok(),
-            Err(_) => false,
-        };
-        if !listed {
-            // SAFETY: nobody knows the block any more.
-            unsafe { P::release(start, block.bytes) };
-            return None;
-        }
-        Some(start)
+        self.list(block)
     }
 
     /// Cuts or grows a block that is in nobody's hands to about `bytes`; `None` where it cannot
@@ -105,11 +99,11 @@ impl<P: Platform> Ready<P> {
 
     pub(super) fn free_huge(&self, address: NonNull<u8>) {
         self.before_large(super::upkeep::OBSERVED_BYTES);
-        let now = P::now();
+        let (now, most) = (P::now(), self.kept_most());
         let freed = match self.huge.lock::<P>() {
             Ok(mut table) => table
                 .remove(address.as_ptr() as usize)
-                .map(|block| table.kept.keep(block, now)),
+                .map(|block| table.kept.keep(block, now, most)),
             // A signal handler on top of the table's holder: keep the memory rather than wait
             // for ourselves.
             Err(_) => return,
@@ -122,10 +116,20 @@ impl<P: Platform> Ready<P> {
         }
     }
 
+    /// Most bytes that may be kept: a store of what the process may use, which is looked at before
+    /// the first huge block is freed.
+    fn kept_most(&self) -> usize {
+        if self.slabs.bounds.unknown() {
+            self.slabs.look_at_means();
+        }
+        self.slabs.bounds.store_bytes.load(Relaxed)
+    }
+
     /// A second passed: less is kept.
     pub(super) fn decay_kept(&self) {
-        let now = P::now();
-        let evicted = self.huge.lock::<P>().map(|mut table| table.kept.decay(now));
+        let (now, most) = (P::now(), self.kept_most());
+        let decay = |mut table: Guard<'_, P, HugeTable>| table.kept.decay(now, most);
+        let evicted = self.huge.lock::<P>().map(decay);
         if let Ok(evicted) = evicted {
             self.give_back(&evicted);
         }

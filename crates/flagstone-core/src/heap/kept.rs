@@ -89,14 +89,8 @@ impl Kept {
     }
 
     /// Takes the block nearest in size to `bytes` that serves and starts at a multiple of `align`.
-    /// If there is none, whether giving one back was a mistake is learnt, with `most` as a limit.
-    pub(super) fn take(
-        &mut self,
-        bytes: usize,
-        align: usize,
-        now: u64,
-        most: usize,
-    ) -> Option<HugeBlock> {
+    /// If there is none, whether giving one back was a mistake is learnt.
+    pub(super) fn take(&mut self, bytes: usize, align: usize, now: u64) -> Option<HugeBlock> {
         let best = (0..self.blocks().count())
             .filter(|&at| self.blocks[at].address.is_multiple_of(align))
             .filter(|&at| serves(self.blocks[at].bytes, bytes))
@@ -104,15 +98,16 @@ impl Kept {
         match best {
             Some(at) => Some(self.remove(at)),
             None => {
-                self.regret(bytes, now, most);
+                self.regret(bytes, now);
                 None
             }
         }
     }
 
-    /// Keeps a freed block if there is room below the bound, and says which blocks to give back.
-    pub(super) fn keep(&mut self, block: HugeBlock, now: u64) -> Evicted {
-        let mut evicted = self.decay(now);
+    /// Keeps a freed block if there is room below the bound, which is at most `most` from now on,
+    /// and says which blocks to give back.
+    pub(super) fn keep(&mut self, block: HugeBlock, now: u64, most: usize) -> Evicted {
+        let mut evicted = self.decay(now, most);
         if block.bytes > self.bound {
             self.forget(block, now, &mut evicted);
             return evicted;
@@ -127,9 +122,11 @@ impl Kept {
         evicted
     }
 
-    /// Lets the bound fall for every second that passed; what lies above it then is to go.
-    pub(super) fn decay(&mut self, now: u64) -> Evicted {
+    /// Lets the bound fall for every second that passed, and to `most`; what lies above it then is
+    /// to go.
+    pub(super) fn decay(&mut self, now: u64, most: usize) -> Evicted {
         let mut evicted = Evicted::NONE;
+        self.bound = self.bound.min(most);
         while self.bound != 0 && now.saturating_sub(self.fell) >= REGRET_NS {
             self.fell += REGRET_NS;
             self.bound -= self.bound.div_ceil(8);
@@ -168,7 +165,7 @@ impl Kept {
         evicted.add(block);
     }
 
-    fn regret(&mut self, bytes: usize, now: u64, most: usize) {
+    fn regret(&mut self, bytes: usize, now: u64) {
         let mistake = self
             .gone
             .iter_mut()
@@ -179,7 +176,7 @@ impl Kept {
         if self.bound == 0 {
             self.fell = now;
         }
-        self.bound = (self.bound + gone.bytes).min(MOST).min(most);
+        self.bound = (self.bound + gone.bytes).min(MOST);
         gone.bytes = 0;
     }
 }
@@ -208,8 +205,8 @@ mod tests {
     /// A `Kept` that was taught to keep `mib` MiB at time zero.
     fn taught(mib: usize) -> Kept {
         let mut kept = Kept::new();
-        assert_eq!(kept.keep(block(1, mib), 0).len, 1);
-        assert_eq!(kept.take(mib * MIB, 1, 1, usize::MAX), None);
+        assert_eq!(kept.keep(block(1, mib), 0, usize::MAX).len, 1);
+        assert_eq!(kept.take(mib * MIB, 1, 1), None);
         assert_eq!(kept.bound, (mib * MIB).min(MOST));
         kept
     }
@@ -217,52 +214,53 @@ mod tests {
     #[test]
     fn nothing_is_kept_until_it_was_wanted_again_within_a_second() {
         let mut kept = Kept::new();
-        assert_eq!(kept.keep(block(1, 8), 0).len, 1);
-        assert_eq!(kept.take(8 * MIB, 1, SECOND, usize::MAX), None);
-        assert_eq!(kept.keep(block(2, 8), SECOND).len, 1);
-        assert_eq!(kept.take(3 * MIB, 1, SECOND + 1, usize::MAX), None);
-        assert_eq!(kept.take(8 * MIB, 1, SECOND + 2, usize::MAX), None);
-        assert_eq!(kept.keep(block(3, 8), SECOND + 3).len, 0);
-        assert_eq!(
-            kept.take(8 * MIB, 1, SECOND + 4, usize::MAX),
-            Some(block(3, 8))
-        );
+        assert_eq!(kept.keep(block(1, 8), 0, usize::MAX).len, 1);
+        assert_eq!(kept.take(8 * MIB, 1, SECOND), None);
+        assert_eq!(kept.keep(block(2, 8), SECOND, usize::MAX).len, 1);
+        assert_eq!(kept.take(3 * MIB, 1, SECOND + 1), None);
+        assert_eq!(kept.take(8 * MIB, 1, SECOND + 2), None);
+        assert_eq!(kept.keep(block(3, 8), SECOND + 3, usize::MAX).len, 0);
+        assert_eq!(kept.take(8 * MIB, 1, SECOND + 4), Some(block(3, 8)));
         assert_eq!(kept.bytes, 0);
     }
 
     #[test]
     fn a_block_serves_requests_of_half_to_twice_its_size_at_its_alignment() {
         let mut kept = taught(9);
-        kept.keep(block(2, 9), 2);
-        assert_eq!(kept.take(9 * MIB, 1 << 33, 3, 0), Some(block(2, 9)));
-        kept.keep(block(3, 9), 3);
-        assert_eq!(kept.take(9 * MIB, 1 << 33, 3, 0), None, "not aligned");
-        assert_eq!(kept.take(4 * MIB, 1, 3, 0), None, "too large");
-        assert_eq!(kept.take(19 * MIB, 1, 3, 0), None, "too small");
-        assert_eq!(kept.take(18 * MIB, 1, 3, 0), Some(block(3, 9)));
+        kept.keep(block(2, 9), 2, usize::MAX);
+        assert_eq!(kept.take(9 * MIB, 1 << 33, 3), Some(block(2, 9)));
+        kept.keep(block(3, 9), 3, usize::MAX);
+        assert_eq!(kept.take(9 * MIB, 1 << 33, 3), None, "not aligned");
+        assert_eq!(kept.take(4 * MIB, 1, 3), None, "too large");
+        assert_eq!(kept.take(19 * MIB, 1, 3), None, "too small");
+        assert_eq!(kept.take(18 * MIB, 1, 3), Some(block(3, 9)));
     }
 
     #[test]
     fn the_block_nearest_in_size_is_taken() {
         let mut kept = taught(60);
         for (number, mib) in [(2, 12), (3, 8), (4, 15)] {
-            kept.keep(block(number, mib), 2);
+            kept.keep(block(number, mib), 2, usize::MAX);
         }
-        assert_eq!(kept.take(9 * MIB, 1, 3, 0), Some(block(3, 8)));
-        assert_eq!(kept.take(9 * MIB, 1, 3, 0), Some(block(2, 12)));
+        assert_eq!(kept.take(9 * MIB, 1, 3), Some(block(3, 8)));
+        assert_eq!(kept.take(9 * MIB, 1, 3), Some(block(2, 12)));
     }
 
     #[test]
     fn the_oldest_go_when_the_bound_is_reached_and_all_when_it_falls() {
         let mut kept = taught(20);
-        assert_eq!(kept.keep(block(2, 10), 2).len, 0);
-        assert_eq!(kept.keep(block(3, 10), 2).len, 0);
-        let evicted = kept.keep(block(4, 5), 3);
+        assert_eq!(kept.keep(block(2, 10), 2, usize::MAX).len, 0);
+        assert_eq!(kept.keep(block(3, 10), 2, usize::MAX).len, 0);
+        let evicted = kept.keep(block(4, 5), 3, usize::MAX);
         assert!(evicted.iter().eq([&block(2, 10)]));
         assert_eq!(kept.bytes, 15 * MIB);
-        assert_eq!(kept.decay(SECOND + 1).len, 0, "an eighth of 20 MiB");
-        assert_eq!(kept.decay(4 * SECOND).len, 1);
-        assert_eq!(kept.decay(20 * SECOND).len, 1);
+        assert_eq!(
+            kept.decay(SECOND + 1, usize::MAX).len,
+            0,
+            "an eighth of 20 MiB"
+        );
+        assert_eq!(kept.decay(4 * SECOND, usize::MAX).len, 1);
+        assert_eq!(kept.decay(20 * SECOND, usize::MAX).len, 1);
         assert_eq!((kept.bytes, kept.blocks().count()), (0, 0));
     }
 
@@ -270,14 +268,14 @@ mod tests {
     fn no_more_than_the_slots_and_the_limits_are_kept() {
         let mut kept = taught(60);
         for number in 0..2 * SLOTS {
-            kept.keep(block(2 + number, 1), 2);
+            kept.keep(block(2 + number, 1), 2, usize::MAX);
         }
         assert_eq!(kept.blocks().count(), SLOTS);
         assert_eq!(kept.clear().len, SLOTS);
-        assert_eq!(kept.keep(block(1, 5), 3).len, 1);
-        assert_eq!(kept.take(5 * MIB, 1, 4, 2 * MIB), None);
+        assert_eq!(kept.keep(block(1, 5), 3, usize::MAX).len, 1);
+        assert_eq!(kept.take(5 * MIB, 1, 4), None);
         assert_eq!(
-            kept.keep(block(1, 5), 5).len,
+            kept.keep(block(1, 5), 5, 2 * MIB).len,
             1,
             "above a store of the memory"
         );

@@ -122,9 +122,6 @@ pub unsafe trait Platform: Sized + 'static {
     /// figures. May do nothing.
     fn observe() {}
 
-    /// Advice that a committed range will be dense; never affects correctness.
-    fn advise_dense(_start: NonNull<u8>, _bytes: usize) {}
-
     /// Bytes of memory this process may use in all (physical memory or a container's limit).
     fn memory_limit() -> usize;
 

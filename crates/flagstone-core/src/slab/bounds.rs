@@ -24,8 +24,9 @@ pub(crate) struct Bounds {
     pub barn_bytes: AtomicUsize,
     /// Bytes all barns together may hold at any time.
     pub barns_quiet: AtomicUsize,
-    /// Most bytes the barns of all caches may hold, however much is in use.
-    pub barns_bytes: AtomicUsize,
+    /// Most bytes any store of free memory may hold (ADR 0013): the barns of all caches, or kept
+    /// huge blocks; all there are before means were looked at.
+    pub store_bytes: AtomicUsize,
     memory_bytes: AtomicUsize,
     cpus: AtomicU32,
     cpus_in_reach: AtomicU32,
@@ -37,7 +38,7 @@ impl Bounds {
         Self {
             barn_bytes: AtomicUsize::new(limits.barn_bytes_max),
             barns_quiet: AtomicUsize::new(limits.barns_bytes_quiet),
-            barns_bytes: AtomicUsize::new(usize::MAX),
+            store_bytes: AtomicUsize::new(usize::MAX),
             memory_bytes: AtomicUsize::new(0),
             cpus: AtomicU32::new(0),
             cpus_in_reach: AtomicU32::new(0),
@@ -80,7 +81,7 @@ impl<P: Platform> Slabs<P> {
         self.bounds
             .barns_quiet
             .store(limits.barns_bytes_quiet, Relaxed);
-        self.bounds.barns_bytes.store(means.store_bytes(), Relaxed);
+        self.bounds.store_bytes.store(means.store_bytes(), Relaxed);
         for cache in self.live_caches() {
             cache.bound(&limits);
         }

@@ -213,7 +213,7 @@ impl<P: Platform> Slabs<P> {
         }
         let quiet = self.bounds.barns_quiet.load(Relaxed).max(used / 16);
         let most = quiet.max(total.raised.load(Relaxed));
-        most.min(self.bounds.barns_bytes.load(Relaxed))
+        most.min(self.bounds.store_bytes.load(Relaxed))
     }
 
     /// Whether the barns of all caches together hold what they may.

@@ -62,12 +62,10 @@ macro_rules! rseq_sequence {
     };
 }
 
-/// `pop` between start and commit: the index's block, the slot's word, the entry below it. Zero
-/// in `$object` goes to `$empty`. `$cpu` and `$word` are spoiled, all else must last: after an abort
-/// the sequence starts with what the registers hold then.
+/// The way to a slot's word: the index's block to `$cpu`, the word to `$word`.
 #[macro_export]
-macro_rules! rseq_pop {
-    ($index:literal, $base:literal, $slot:literal, $cpu:literal, $word:literal, $object:literal, $empty:literal, $window:literal) => {
+macro_rules! rseq_word {
+    ($index:literal, $base:literal, $slot:literal, $cpu:literal, $word:literal) => {
         concat!(
             "movsxd ",
             $cpu,
@@ -89,6 +87,18 @@ macro_rules! rseq_pop {
             " + ",
             $slot,
             " * 8 + 4096]\n",
+        )
+    };
+}
+
+/// `pop` between start and commit: the index's block, the slot's word, the entry below it. Zero
+/// in `$object` goes to `$empty`. `$cpu` and `$word` are spoiled, all else must last: after an abort
+/// the sequence starts with what the registers hold then.
+#[macro_export]
+macro_rules! rseq_pop {
+    ($index:literal, $base:literal, $slot:literal, $cpu:literal, $word:literal, $object:literal, $empty:literal, $window:literal) => {
+        concat!(
+            $crate::rseq_word!($index, $base, $slot, $cpu, $word),
             "mov ",
             $object,
             ", qword ptr [",
@@ -126,26 +136,7 @@ macro_rules! rseq_pop {
 macro_rules! rseq_push {
     ($index:literal, $base:literal, $slot:literal, $cpu:literal, $word:literal, $object:literal, $refused:literal, $window:literal) => {
         concat!(
-            "movsxd ",
-            $cpu,
-            ", dword ptr fs:[",
-            $index,
-            "]\n",
-            "shl ",
-            $cpu,
-            ", 12\n",
-            "add ",
-            $cpu,
-            ", ",
-            $base,
-            "\n",
-            "mov ",
-            $word,
-            ", qword ptr [",
-            $cpu,
-            " + ",
-            $slot,
-            " * 8 + 4096]\n",
+            $crate::rseq_word!($index, $base, $slot, $cpu, $word),
             $window,
             "\n",
             "cmp qword ptr [",

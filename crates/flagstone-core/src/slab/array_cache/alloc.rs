@@ -129,15 +129,7 @@ impl<P: Platform> Slabs<P> {
             self.list_remove(self.node(cache.id(), number), list, pfn);
             return Some(pfn);
         }
-        let shared = self.shared(cache, number);
-        // SAFETY: the guard is this node's list lock.
-        let free = unsafe { &mut *shared.free.get() };
-        let pfn = free.head();
-        if !pfn.is_some() {
-            return None;
-        }
-        free.remove(|pfn| self.pages().descriptor(pfn), pfn);
-        Some(pfn)
+        self.free_list_pop(cache, number, list)
     }
 
     /// Moves up to `want` objects of a slab into an array with room for them.

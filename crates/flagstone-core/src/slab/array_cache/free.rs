@@ -225,18 +225,28 @@ impl<P: Platform> Slabs<P> {
     }
 
     fn pop_free_slab(&self, cache: &Cache, number: NodeId) -> Option<Pfn> {
-        let _list = self.node(cache.id(), number).list().lock::<P>().ok()?;
-        let shared = self.shared(cache, number);
+        let mut list = self.node(cache.id(), number).list().lock::<P>().ok()?;
+        let pfn = self.free_list_pop(cache, number, &mut list)?;
+        self.shared(cache, number)
+            .free_objects
+            .fetch_sub(cache.geometry().objects(), Relaxed);
+        Some(pfn)
+    }
+
+    /// Takes the first of a node's free slabs off their list.
+    pub(super) fn free_list_pop(
+        &self,
+        cache: &Cache,
+        number: NodeId,
+        _list: &mut Guard<'_, P, PartialList>,
+    ) -> Option<Pfn> {
         // SAFETY: the guard is this node's list lock.
-        let free = unsafe { &mut *shared.free.get() };
+        let free = unsafe { &mut *self.shared(cache, number).free.get() };
         let pfn = free.head();
         if !pfn.is_some() {
             return None;
         }
         free.remove(|pfn| self.pages().descriptor(pfn), pfn);
-        shared
-            .free_objects
-            .fetch_sub(cache.geometry().objects(), Relaxed);
         Some(pfn)
     }
 }
