@@ -65,6 +65,8 @@ pub struct Mapping {
     pub end: usize,
     /// Resident bytes.
     pub resident: u64,
+    /// Those of them that another process maps too, such as a child after a fork.
+    pub shared: u64,
 }
 
 /// Visits every mapping with its resident size (`/proc/self/smaps`). `buffer` holds a part of
@@ -73,20 +75,27 @@ pub fn each_mapping(buffer: &mut [u8], mut visit: impl FnMut(Mapping)) -> bool {
     let Some(fd) = sys::open(b"/proc/self/smaps\0") else {
         return false;
     };
-    let mut current = None;
+    let mut current: Option<Mapping> = None;
     each_line(
         buffer,
         |rest| sys::read(fd, rest),
         |line| {
             if let Some((start, end)) = header(line) {
-                current = Some((start, end));
-            } else if let (Some((start, end)), Some(resident)) = (current, kibibytes(line, b"Rss:"))
-            {
-                visit(Mapping {
+                current = Some(Mapping {
                     start,
                     end,
-                    resident,
+                    resident: 0,
+                    shared: 0,
                 });
+            } else if let Some(mapping) = &mut current {
+                if let Some(bytes) = kibibytes(line, b"Rss:") {
+                    mapping.resident = bytes;
+                } else if let Some(bytes) = kibibytes(line, b"Shared_Clean:") {
+                    mapping.shared = bytes;
+                } else if let Some(bytes) = kibibytes(line, b"Shared_Dirty:") {
+                    mapping.shared += bytes;
+                    visit(*mapping);
+                }
             }
         },
     );

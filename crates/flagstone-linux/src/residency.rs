@@ -2,8 +2,8 @@
 //!
 //! `PAGEMAP_SCAN` (Linux 6.7) answers in runs and tells the shared pages of zeros, which no
 //! resident size counts, from memory. Older kernels are asked for one word a page (`pagemap`):
-//! they tell the huge page of zeros, not the small one. `mincore`, which tells neither, serves
-//! where there is no `/proc`.
+//! there a page of zeros looks like one that a forked child shares, so the caller says whether
+//! any are shared. `mincore`, which tells neither, serves where there is no `/proc`.
 
 use crate::sys;
 use core::ptr::NonNull;
@@ -25,8 +25,8 @@ const PAGE_IS_PFNZERO: u64 = 1 << 5;
 
 /// Bits of a word of `pagemap` (the kernel's admin-guide/mm/pagemap.rst).
 const PRESENT: u64 = 1 << 63;
-/// A page of a file or shared memory; our mappings have neither, so this is the huge page of zeros.
-const NOT_ANONYMOUS: u64 = 1 << 61;
+/// Mapped here and nowhere else, which no page of zeros is.
+const EXCLUSIVE: u64 = 1 << 56;
 
 /// A run of pages as the kernel answers it.
 #[repr(C)]
@@ -63,6 +63,7 @@ const _: () = assert!(
 pub struct Resident {
     pagemap: Option<i32>,
     scans: bool,
+    shares: bool,
     regions: [Region; REGIONS],
     words: [u64; CHUNK],
     pages: [u8; CHUNK],
@@ -76,6 +77,7 @@ impl Resident {
         Self {
             pagemap: None,
             scans: true,
+            shares: true,
             regions: [Region {
                 start: 0,
                 end: 0,
@@ -89,6 +91,12 @@ impl Resident {
     /// Opens the process's page map.
     pub fn open(&mut self) {
         self.pagemap = sys::open(b"/proc/self/pagemap\0");
+    }
+
+    /// Says whether another process maps pages of those that will be asked about: then pages that
+    /// are not this process's alone count too. It may, until this is called.
+    pub fn shares(&mut self, any: bool) {
+        self.shares = any;
     }
 
     /// Closes what [`Resident::open`] opened.
@@ -166,6 +174,11 @@ impl Resident {
         page: usize,
         run: &mut dyn FnMut(usize, usize),
     ) -> bool {
+        let wanted = if self.shares {
+            PRESENT
+        } else {
+            PRESENT | EXCLUSIVE
+        };
         let mut done = 0;
         while done < count {
             let chunk = (count - done).min(CHUNK);
@@ -187,7 +200,7 @@ impl Resident {
                 return done > 0;
             }
             for (page, word) in self.pages.iter_mut().zip(&self.words[..chunk]) {
-                *page = u8::from(word & (PRESENT | NOT_ANONYMOUS) == PRESENT);
+                *page = u8::from(word & wanted == wanted);
             }
             runs_of(&self.pages[..chunk], |first, len| run(done + first, len));
             done += chunk;
@@ -309,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_huge_page_of_zeros_is_no_memory() {
+    fn pages_of_zeros_are_no_memory() {
         let page = memory::page_size().bytes();
         let huge = 2 << 20;
         let start = memory::reserve(2 * huge, huge).unwrap();
@@ -328,13 +341,20 @@ mod tests {
                 ],
             );
             start.add(huge).read_volatile();
+            start.write(1);
+            assert_eq!(start.add(huge - page).read_volatile(), 0);
         }
         let mut resident = Box::new(Resident::new());
         resident.open();
-        assert_eq!(resident.count(start, PageCount(2 * huge / page)), 0);
+        // The page of the write may be huge itself.
+        let pages = PageCount(2 * huge / page);
+        let memory = resident.count(start, pages);
+        assert!(memory == 1 || memory == huge / page, "{memory}");
         resident.scans = false;
-        // Where the kernel has no huge pages, the read page is a small one.
-        assert!(resident.count(start, PageCount(2 * huge / page)) <= 1);
+        resident.shares(false);
+        assert_eq!(resident.count(start, pages), memory);
+        resident.shares(true);
+        assert!(resident.count(start, pages) > memory);
         resident.close();
         // SAFETY: reserved above, used by nobody.
         unsafe { memory::release(start, 2 * huge) };

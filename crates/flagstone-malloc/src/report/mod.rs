@@ -129,6 +129,7 @@ fn finish() {
 /// Resident bytes of a mapping that are the heap's. The kernel may have joined ours with a
 /// neighbour.
 fn ours_of(ready: &Ready<Linux>, resident: &mut Resident, mapping: &Mapping) -> u64 {
+    resident.shares(mapping.shared > 0);
     let page_size = Linux::page_size();
     let whole = mapping.end - mapping.start;
     let (mut bytes, mut ours) = (0, 0);
@@ -177,12 +178,15 @@ fn sample(ready: &Ready<Linux>, room: &mut Room, moment: Moment) {
 /// the room. `None` if the walk had no memory.
 fn measure(ready: &Ready<Linux>, room: &mut Room) -> Option<Option<u64>> {
     // First, since the walk itself makes some pages resident.
-    let (mut total, mut outside) = (0, 0);
+    let (mut total, mut outside, mut shares) = (0, 0, false);
     let Room { text, resident, .. } = room;
     let read = process::each_mapping(text, |mapping| {
+        let ours = ours_of(ready, resident, &mapping);
         total += mapping.resident;
-        outside += mapping.resident - ours_of(ready, resident, &mapping);
+        outside += mapping.resident - ours;
+        shares |= ours > 0 && mapping.shared > 0;
     });
+    room.resident.shares(shares || !read);
     if !room.survey.take(ready, &mut room.resident) {
         return None;
     }
