@@ -137,6 +137,7 @@ impl HugeTable {
         self.place(block);
         self.used += 1;
         self.bytes += block.bytes;
+        self.kept.note_use(self.bytes);
         Ok(())
     }
 

@@ -121,3 +121,46 @@ fn pagesets_hold_no_more_than_their_share_of_a_small_container() {
         assert!(set.expect("a CPU").high_max as usize * PAGE <= MIB / 4);
     }
 }
+
+/// Allocates and frees huge blocks of these MiB, all live at once.
+fn huge_blocks_of(heap: &Heap<Testing>, mib: &[usize]) {
+    let blocks: Vec<_> = (mib.iter())
+        .map(|mib| heap.alloc(mib * MIB).expect("memory"))
+        .collect();
+    for (block, mib) in blocks.into_iter().zip(mib) {
+        // SAFETY: allocated above with this size, freed once.
+        unsafe {
+            block.write_bytes(0x5a, mib * MIB);
+            heap.free(block.as_ptr());
+        }
+    }
+}
+
+fn kept_huge(heap: &Heap<Testing>) -> usize {
+    let mut bytes = 0;
+    let ready = heap.ready_if_built().expect("built");
+    ready.each_kept(|block| bytes += block.bytes);
+    bytes / MIB
+}
+
+#[test]
+fn huge_blocks_of_a_swing_stay_are_cut_to_what_is_wanted_and_go_once_the_swing_is_over() {
+    let (world, heap) = heap_in(Setup {
+        memory_limit: 8192 * MIB,
+        ..Setup::default()
+    });
+    huge_blocks_of(&heap, &[20, 30]);
+    assert_eq!(kept_huge(&heap), 0, "a fall is not a swing");
+    for _ in 0..3 {
+        huge_blocks_of(&heap, &[20, 30]);
+    }
+    assert_eq!(kept_huge(&heap), 50);
+    let before = world.committed_bytes();
+    huge_blocks_of(&heap, &[20, 8, 12, 8]);
+    assert_eq!(world.committed_bytes(), before, "cut from what was kept");
+    for _ in 0..100 {
+        world.advance(TICK_NS);
+        calls(&heap);
+    }
+    assert_eq!(kept_huge(&heap), 0);
+}
