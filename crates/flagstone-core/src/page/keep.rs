@@ -170,7 +170,11 @@ mod tests {
 
     #[test]
     fn a_zone_that_swings_keeps_its_swing_within_the_store() {
-        for (store, repeated) in [(usize::MAX, [16, 16]), (64 * MIB, [64, 64]), (512 * MIB, [116, 124])] {
+        for (store, repeated) in [
+            (usize::MAX, [16, 16]),
+            (64 * MIB, [64, 64]),
+            (512 * MIB, [116, 124]),
+        ] {
             let mut keep = Keep::new(&RULE, PageSize::K4);
             keep.set_most(store);
             let bounds = [1, 2, 3].map(|at| {
@@ -179,7 +183,11 @@ mod tests {
                 keep.bound(20 * MIB) / MIB
             });
             assert_eq!(bounds[0], 1, "one fall");
-            assert_eq!(bounds[1..], repeated, "store {store}, at most 9/8 of the peak");
+            assert_eq!(
+                bounds[1..],
+                repeated,
+                "store {store}, at most 9/8 of the peak"
+            );
         }
     }
 }

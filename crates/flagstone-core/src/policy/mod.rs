@@ -26,6 +26,7 @@
 //! Pure integer code: no memory, no platform, no state between calls.
 #![forbid(unsafe_code)]
 
+mod bounds;
 mod classes;
 mod cpus;
 mod kernel_caches;
@@ -44,6 +45,7 @@ pub mod slab2007;
 mod watermarks;
 mod within;
 
+pub(crate) use bounds::Bounds;
 pub use classes::{LargestClass, SizeClasses};
 pub use cpus::{CpuRule, Cpus};
 pub use kernel_caches::{KERNEL_CACHES, KernelCache};

@@ -234,7 +234,10 @@ mod tests {
 
     #[test]
     fn one_mistake_raises_little_and_a_swing_all_that_was_wanted() {
-        assert_eq!([0, 1, 2].map(|swings| after(swings, 100, 100)), [0, 16, 116]);
+        assert_eq!(
+            [0, 1, 2].map(|swings| after(swings, 100, 100)),
+            [0, 16, 116]
+        );
     }
 
     #[test]
