@@ -49,14 +49,18 @@ impl<P: Platform> Ready<P> {
     fn list(&self, block: HugeBlock) -> Option<NonNull<u8>> {
         let start = NonNull::new(block.address as *mut u8)?;
         let listed = match self.huge.lock::<P>() {
-            Ok(mut table) => table.insert::<P>(block).is_ok(),
-            Err(_) => false,
+            Ok(mut table) => {
+                let listed = table.insert::<P>(block).is_ok();
+                Some(table.note_use(P::now())).filter(|_| listed)
+            }
+            Err(_) => None,
         };
-        if !listed {
+        let Some(evicted) = listed else {
             // SAFETY: a whole reservation, in nobody's hands.
             unsafe { P::release(start, block.bytes) };
             return None;
-        }
+        };
+        self.give_back(&evicted);
         Some(start)
     }
 
@@ -174,6 +178,9 @@ impl<P: Platform> Ready<P> {
         };
         // Removing made room, so inserting cannot fail.
         table.insert::<P>(moved_block).ok()?;
+        let evicted = table.note_use(P::now());
+        drop(table);
+        self.give_back(&evicted);
         Some(moved)
     }
 }

@@ -3,6 +3,7 @@ use crate::heap::{Heap, HeapConfig};
 use crate::page::{PageSnapshot, TICK_NS};
 use crate::platform::testing::{Setup, Testing, World};
 use crate::policy::Policy;
+use crate::verify::check_heap;
 use core::ptr::NonNull;
 use std::boxed::Box;
 use std::sync::Arc;
@@ -163,4 +164,38 @@ fn huge_blocks_of_a_swing_stay_are_cut_to_what_is_wanted_and_go_once_the_swing_i
         calls(&heap);
     }
     assert_eq!(kept_huge(&heap), 0);
+}
+
+#[test]
+fn random_huge_blocks_keep_every_rule_of_the_table() {
+    let (world, heap) = heap_in(Setup {
+        memory_limit: 8192 * MIB,
+        ..Setup::default()
+    });
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut below = |most: u64| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random % most
+    };
+    let mut live: Vec<NonNull<u8>> = Vec::new();
+    let mut kept = 0;
+    for step in 0..300 {
+        if live.len() < 8 && (live.is_empty() || below(2) == 0) {
+            live.push(heap.alloc((5 + below(16) as usize) * MIB).expect("memory"));
+        } else {
+            let block = live.swap_remove(below(live.len() as u64) as usize);
+            // SAFETY: allocated above, freed once.
+            unsafe { heap.free(block.as_ptr()) };
+        }
+        if step % 50 == 49 {
+            world.advance(TICK_NS);
+            calls(&heap);
+        }
+        kept = kept.max(kept_huge(&heap));
+        let ready = heap.ready_if_built().expect("built");
+        assert_eq!(check_heap(ready), Ok(()), "step {step}");
+    }
+    assert!(kept > 0, "nothing was ever kept");
 }
