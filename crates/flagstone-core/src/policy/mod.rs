@@ -8,6 +8,7 @@
 //!   partial   cpu_partial, min_partial              sheaf     capacity, barn limits
 //!   pcp_marks batch, high_min, high_max             watermarks  min, low, high, promo
 //!   pcp_tuning  how pagesets move: PcpState         classes   general-purpose sizes
+//!   bounds    what may be held within the means     regret    what giving back taught
 //! ```
 //!
 //! [`Policy`] is a plain value, `Copy`, a few dozen words; the allocator asks it questions when a
@@ -23,7 +24,8 @@
 //! Sources: "docs: linux-policies N" cites a section of the rule sheet; what was not read in a
 //! kernel's source or seen on a running one says so.
 //!
-//! Pure integer code: no memory, no platform, no state between calls.
+//! Pure integer code: no memory and no platform. State between calls is only in what other layers
+//! embed: [`PcpState`], [`Regret`] and `Bounds`.
 #![forbid(unsafe_code)]
 
 mod bounds;
