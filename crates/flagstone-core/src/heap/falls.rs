@@ -4,34 +4,31 @@
 //!   bytes in use   ╱╲      peak
 //!                 ╱  ╲
 //!                ╱    ╲ ◄─ a fall: some eighths below the peak, and at least so many bytes
-//!               ╱      ╲╱  half-way back within a second: it was a swing, and the next
-//!                          fall must be twice as many bytes
+//!               ╱      ╲╱  grown again soon: regret (policy/regret.rs) raises the fewest bytes
+//!                          of the next fall, while the program swings above its swing
 //! ```
 //!
 //! Plain arithmetic; what a fall leads to is upkeep's.
 #![forbid(unsafe_code)]
 
+use crate::policy::{Reach, Regret};
 use crate::sync::Ordering::Relaxed;
-use core::sync::atomic::{AtomicU64, AtomicUsize};
+use core::sync::atomic::AtomicUsize;
 
-/// A fall of fewer bytes is none: what could be given back is small then.
-const BYTES_MIN: usize = 4 << 20;
-/// The largest fall ever asked for, however many were swings.
-const BYTES_MAX: usize = 1 << 30;
-/// Nanoseconds within which growing back makes a fall a swing.
-const SWING_NS: u64 = 1_000_000_000;
+/// A fall of fewer bytes is none: what could be given back is small then. What regret raises
+/// reaches from here.
+const REACH: Reach = Reach {
+    floor: 4 << 20,
+    once: 8 << 20,
+    swing: 1 << 30,
+};
 
-/// What is remembered of one kind of fall. Bytes in use, all of them; racy on purpose.
+/// What is remembered of one kind of fall. Racy on purpose.
 #[derive(Debug, Default)]
 pub(super) struct Falls {
-    /// The most since the last fall.
+    /// The most bytes in use since the last fall.
     peak: AtomicUsize,
-    /// Half-way back to the peak before that; zero once it was reached.
-    back: AtomicUsize,
-    /// When that was.
-    at: AtomicU64,
-    /// The fewest bytes of the next fall; zero is [`BYTES_MIN`].
-    least: AtomicUsize,
+    regret: Regret,
 }
 
 impl Falls {
@@ -39,24 +36,23 @@ impl Falls {
     /// peak. `now` is asked only if it matters.
     pub(super) fn follow(&self, used: usize, eighths: usize, now: impl FnOnce() -> u64) -> bool {
         let peak = self.peak.load(Relaxed);
-        let least = self.least.load(Relaxed).max(BYTES_MIN);
         if used > peak {
             self.peak.store(used, Relaxed);
-            let back = self.back.load(Relaxed);
-            if back != 0 && used > back {
-                self.back.store(0, Relaxed);
-                if now().saturating_sub(self.at.load(Relaxed)) < SWING_NS {
-                    self.least.store((least * 2).min(BYTES_MAX), Relaxed);
-                }
+            if self.regret.gave() {
+                self.regret.want(used - peak, REACH, now());
             }
             return false;
         }
         let fall = peak - used;
-        if fall < least || fall < peak / 8 * eighths {
+        if fall < REACH.floor || fall < peak / 8 * eighths {
             return false;
         }
-        self.back.store(used + fall / 2, Relaxed);
-        self.at.store(now(), Relaxed);
+        let now = now();
+        self.regret.decay(now);
+        if fall < self.regret.raised() {
+            return false;
+        }
+        self.regret.give(fall, now);
         self.peak.store(used, Relaxed);
         true
     }
@@ -65,6 +61,7 @@ impl Falls {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::REGRET_NS;
 
     const MIB: usize = 1 << 20;
 
@@ -88,18 +85,17 @@ mod tests {
     }
 
     #[test]
-    fn a_swing_must_be_twice_as_deep_to_count_again() {
+    fn a_heap_that_swings_falls_again_only_when_it_falls_deeper_or_after_a_pause() {
         let falls = Falls::default();
         let swing = |low: usize, at: u64| {
             falls.follow(100 * MIB, 4, || at);
             falls.follow(low * MIB, 4, || at)
         };
         assert!(swing(45, 0));
-        assert!(swing(45, SWING_NS / 2), "55 MiB of 8");
-        assert!(swing(45, SWING_NS / 2), "55 MiB of 16");
-        assert!(swing(45, SWING_NS / 2), "55 MiB of 32");
-        assert!(!swing(45, SWING_NS / 2), "55 MiB of 64");
-        assert!(swing(30, SWING_NS / 2), "70 MiB of 64");
-        assert!(swing(30, 3 * SWING_NS), "growing back slowly is no swing");
+        assert!(swing(45, 1), "55 MiB of 8");
+        assert!(!swing(45, 2), "55 MiB of 63");
+        assert!(swing(30, 3), "70 MiB of 63");
+        assert!(!swing(30, 4));
+        assert!(swing(30, 5 * REGRET_NS), "what was learnt fell");
     }
 }

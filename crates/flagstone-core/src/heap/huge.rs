@@ -49,14 +49,18 @@ impl<P: Platform> Ready<P> {
     fn list(&self, block: HugeBlock) -> Option<NonNull<u8>> {
         let start = NonNull::new(block.address as *mut u8)?;
         let listed = match self.huge.lock::<P>() {
-            Ok(mut table) => table.insert::<P>(block).is_ok(),
-            Err(_) => false,
+            Ok(mut table) => {
+                let listed = table.insert::<P>(block).is_ok();
+                Some(table.note_use(P::now())).filter(|_| listed)
+            }
+            Err(_) => None,
         };
-        if !listed {
+        let Some(evicted) = listed else {
             // SAFETY: a whole reservation, in nobody's hands.
             unsafe { P::release(start, block.bytes) };
             return None;
-        }
+        };
+        self.give_back(&evicted);
         Some(start)
     }
 
@@ -69,15 +73,10 @@ impl<P: Platform> Ready<P> {
         self.list(block)
     }
 
-    /// Cuts or grows a block that is in nobody's hands to about `bytes`; `None` where it cannot
+    /// Grows a block that is in nobody's hands to `bytes` if it is shorter; `None` where it cannot
     /// grow, and then it is given back.
     fn fit(&self, mut block: HugeBlock, bytes: usize, align: usize) -> Option<HugeBlock> {
         let start = NonNull::new(block.address as *mut u8)?;
-        if block.bytes > bytes + bytes / 8 {
-            // SAFETY: the end of the reservation, which is committed and nobody uses.
-            unsafe { P::release(start.add(bytes), block.bytes - bytes) };
-            block.bytes = bytes;
-        }
         if block.bytes < bytes {
             let may_move = align <= P::page_size().bytes();
             // SAFETY: one whole committed reservation.
@@ -101,9 +100,10 @@ impl<P: Platform> Ready<P> {
         self.before_large(super::upkeep::OBSERVED_BYTES);
         let (now, most) = (P::now(), self.kept_most());
         let freed = match self.huge.lock::<P>() {
-            Ok(mut table) => table
-                .remove(address.as_ptr() as usize)
-                .map(|block| table.kept.keep(block, now, most)),
+            Ok(mut table) => table.remove(address.as_ptr() as usize).map(|block| {
+                let in_use = table.bytes();
+                table.kept.keep(block, in_use, most, now)
+            }),
             // A signal handler on top of the table's holder: keep the memory rather than wait
             // for ourselves.
             Err(_) => return,
@@ -128,7 +128,10 @@ impl<P: Platform> Ready<P> {
     /// A second passed: less is kept.
     pub(super) fn decay_kept(&self) {
         let (now, most) = (P::now(), self.kept_most());
-        let decay = |mut table: Guard<'_, P, HugeTable>| table.kept.decay(now, most);
+        let decay = |mut table: Guard<'_, P, HugeTable>| {
+            let in_use = table.bytes();
+            table.kept.decay(in_use, most, now)
+        };
         let evicted = self.huge.lock::<P>().map(decay);
         if let Ok(evicted) = evicted {
             self.give_back(&evicted);
@@ -175,6 +178,9 @@ impl<P: Platform> Ready<P> {
         };
         // Removing made room, so inserting cannot fail.
         table.insert::<P>(moved_block).ok()?;
+        let evicted = table.note_use(P::now());
+        drop(table);
+        self.give_back(&evicted);
         Some(moved)
     }
 }

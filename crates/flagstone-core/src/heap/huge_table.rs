@@ -10,7 +10,7 @@
 //! - `huge.half-empty`: at most half of the table's entries are used, so probing ends.
 //! - `huge.no-gaps`: every entry is reached from its home without crossing an empty one.
 
-use super::kept::Kept;
+use super::kept::{Evicted, Kept};
 use crate::platform::{OutOfMemory, Platform};
 use core::ptr::NonNull;
 
@@ -65,6 +65,21 @@ impl HugeTable {
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// More is in use than before: which kept blocks are to be given back for it.
+    pub(super) fn note_use(&mut self, now: u64) -> Evicted {
+        self.kept.note_use(self.bytes, now)
+    }
+
+    /// Entries in use and in all; for `verify`.
+    pub(crate) fn filled(&self) -> (usize, usize) {
+        (self.used, self.capacity)
+    }
+
+    /// The kept blocks; for `verify`.
+    pub(crate) fn kept(&self) -> &Kept {
+        &self.kept
     }
 
     /// All huge blocks, in no order.

@@ -1,50 +1,52 @@
 //! Huge blocks that were freed and stay for the next request.
 //!
 //! A huge block given back costs a call and, wanted again, a fault for each page. Most are never
-//! wanted again, so nothing is kept until that was a mistake:
+//! wanted again, so nothing is kept until giving back was a mistake twice in a row
+//! (policy/regret.rs):
 //!
 //! ```text
-//!   free ──► room below the bound?  yes: kept          no: given back, its size remembered
-//!   alloc ─► one kept that serves?  yes: taken, and    no: one given back within a second that
-//!            (half to twice the size)    cut or grown      would serve raises the bound by its size
-//!   the bound falls by an eighth each second; at most MOST, and a store of the process's memory
+//!   free ──► room below the bound?  yes: kept               no: given back, its size remembered
+//!   alloc ─► one kept that serves?  yes: taken and grown,   no: one given back that would serve
+//!            (from half the size)   or cut, and the rest        is regretted
+//!                                   stays
+//!   bound    what regret raised; with the blocks in use at most 9/8 of their peak; at most a store
+//!            of the process's memory
 //! ```
 //!
 //! Invariants
 //! - `kept.bytes`: the bytes of the kept blocks add up to `bytes`.
-//! - `kept.bound`: they are at most the bound.
+//! - `kept.bound`: with the blocks in use they are at most nine eighths of the peak in use.
+//! - `kept.apart`: no kept block overlaps another, or one in use.
 //!
 //! Locking: that of the table of huge blocks.
 #![forbid(unsafe_code)]
 
 use super::huge_table::HugeBlock;
+use crate::policy::{Reach, Regret, eighths_off};
 
-/// Most blocks kept, and most sizes remembered. Why 8: a request looks at all of them.
-const SLOTS: usize = 8;
-/// Most bytes ever kept, however often giving back was a mistake. Why 64 MiB: two of the largest
-/// blocks that glibc keeps (its mmap threshold ends at 32 MiB).
-const MOST: usize = 64 << 20;
-/// Nanoseconds in which a block given back and wanted again counts as a mistake.
-const REGRET_NS: u64 = 1_000_000_000;
+/// Most blocks kept, and most sizes remembered. Why 32: a request looks at all of them; with 8 a
+/// program that swings by thirty blocks of 4 to 25 MiB loses most of them.
+const SLOTS: usize = 32;
+
+/// Nothing is kept before a swing; then the bound is what limits.
+const REACH: Reach = Reach {
+    floor: 0,
+    once: 0,
+    swing: usize::MAX,
+};
 
 /// Freed huge blocks, and what is known about those given back.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(crate) struct Kept {
     /// Oldest first; an address of zero ends them.
     blocks: [HugeBlock; SLOTS],
     bytes: usize,
-    bound: usize,
-    /// When the bound last fell, nanoseconds.
-    fell: u64,
-    gone: [Gone; SLOTS],
+    /// The most bytes in use lately.
+    peak: usize,
+    regret: Regret,
+    /// Sizes of blocks given back; zero marks none.
+    gone: [usize; SLOTS],
     next_gone: usize,
-}
-
-/// A block given back: its size, and when. Zero bytes mark none.
-#[derive(Clone, Copy, Debug)]
-struct Gone {
-    bytes: usize,
-    at: u64,
 }
 
 /// Blocks to be given back, once no lock is held.
@@ -76,43 +78,77 @@ impl Kept {
         Self {
             blocks: [HugeBlock::NONE; SLOTS],
             bytes: 0,
-            bound: 0,
-            fell: 0,
-            gone: [Gone { bytes: 0, at: 0 }; SLOTS],
+            peak: 0,
+            regret: Regret::new(),
+            gone: [0; SLOTS],
             next_gone: 0,
         }
     }
 
     /// The kept blocks.
-    pub(super) fn blocks(&self) -> impl Iterator<Item = &HugeBlock> {
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = &HugeBlock> {
         self.blocks.iter().take_while(|block| block.address != 0)
     }
 
-    /// Takes the block nearest in size to `bytes` that serves and starts at a multiple of `align`.
-    /// If there is none, whether giving one back was a mistake is learnt.
+    /// Notes that more bytes are in use, and says which blocks to give back for them.
+    pub(super) fn note_use(&mut self, in_use: usize, now: u64) -> Evicted {
+        self.peak = self.peak.max(in_use);
+        let mut evicted = Evicted::NONE;
+        self.evict(self.swing(in_use), now, &mut evicted);
+        evicted
+    }
+
+    /// Bytes that may be kept while `in_use` bytes are in use. An eighth more than the peak,
+    /// because not every block serves every request.
+    fn swing(&self, in_use: usize) -> usize {
+        (self.peak + self.peak / 8).saturating_sub(in_use)
+    }
+
+    /// Bytes of the kept blocks, as counted, and the most they may be; for `verify`.
+    pub(crate) fn counted(&self, in_use: usize) -> (usize, usize) {
+        (self.bytes, self.swing(in_use))
+    }
+
+    /// Takes the block nearest in size to `bytes` that serves and starts at a multiple of `align`,
+    /// cut if it is much longer. If there is none, whether giving one back was a mistake is learnt.
     pub(super) fn take(&mut self, bytes: usize, align: usize, now: u64) -> Option<HugeBlock> {
         let best = (0..self.blocks().count())
             .filter(|&at| self.blocks[at].address.is_multiple_of(align))
             .filter(|&at| serves(self.blocks[at].bytes, bytes))
             .min_by_key(|&at| self.blocks[at].bytes.abs_diff(bytes));
-        match best {
-            Some(at) => Some(self.remove(at)),
-            None => {
-                self.regret(bytes, now);
-                None
-            }
+        let Some(at) = best else {
+            self.regret(bytes, now);
+            return None;
+        };
+        let mut block = self.blocks[at];
+        if block.bytes <= bytes + bytes / 8 {
+            return Some(self.remove(at));
         }
+        // The rest is as old as the whole.
+        self.blocks[at].address += bytes;
+        self.blocks[at].bytes -= bytes;
+        self.bytes -= bytes;
+        block.bytes = bytes;
+        Some(block)
     }
 
-    /// Keeps a freed block if there is room below the bound, which is at most `most` from now on,
-    /// and says which blocks to give back.
-    pub(super) fn keep(&mut self, block: HugeBlock, now: u64, most: usize) -> Evicted {
-        let mut evicted = self.decay(now, most);
-        if block.bytes > self.bound {
+    /// Keeps a freed block if there is room below the bound with `in_use` bytes in use, which is at
+    /// most `most`, and says which blocks to give back.
+    pub(super) fn keep(
+        &mut self,
+        block: HugeBlock,
+        in_use: usize,
+        most: usize,
+        now: u64,
+    ) -> Evicted {
+        let mut evicted = Evicted::NONE;
+        let bound = self.bound(in_use, most);
+        if block.bytes > bound {
             self.forget(block, now, &mut evicted);
             return evicted;
         }
-        while self.bytes + block.bytes > self.bound || self.blocks[SLOTS - 1].address != 0 {
+        self.evict(bound - block.bytes, now, &mut evicted);
+        if self.blocks[SLOTS - 1].address != 0 {
             let oldest = self.remove(0);
             self.forget(oldest, now, &mut evicted);
         }
@@ -122,25 +158,30 @@ impl Kept {
         evicted
     }
 
-    /// Lets the bound fall for every second that passed, and to `most`; what lies above it then is
-    /// to go.
-    pub(super) fn decay(&mut self, now: u64, most: usize) -> Evicted {
+    fn bound(&self, in_use: usize, most: usize) -> usize {
+        self.regret.raised().min(most).min(self.swing(in_use))
+    }
+
+    /// A second or more passed: lets the bound fall; what lies above it then is to go.
+    pub(super) fn decay(&mut self, in_use: usize, most: usize, now: u64) -> Evicted {
         let mut evicted = Evicted::NONE;
-        self.bound = self.bound.min(most);
-        while self.bound != 0 && now.saturating_sub(self.fell) >= REGRET_NS {
-            self.fell += REGRET_NS;
-            self.bound -= self.bound.div_ceil(8);
-        }
-        while self.bytes > self.bound {
-            let oldest = self.remove(0);
-            self.forget(oldest, now, &mut evicted);
-        }
+        self.regret.decay(now);
+        self.peak = in_use.max(eighths_off(self.peak, 1));
+        self.evict(self.bound(in_use, most), now, &mut evicted);
         evicted
+    }
+
+    /// Gives up the oldest until no more than `bytes` are left.
+    fn evict(&mut self, bytes: usize, now: u64, evicted: &mut Evicted) {
+        while self.bytes > bytes {
+            let oldest = self.remove(0);
+            self.forget(oldest, now, evicted);
+        }
     }
 
     /// Keeps nothing any more, until the next mistake.
     pub(super) fn clear(&mut self) -> Evicted {
-        self.bound = 0;
+        self.regret.limit(0);
         let mut evicted = Evicted::NONE;
         while self.bytes != 0 {
             evicted.add(self.remove(0));
@@ -157,34 +198,23 @@ impl Kept {
     }
 
     fn forget(&mut self, block: HugeBlock, now: u64, evicted: &mut Evicted) {
-        self.gone[self.next_gone] = Gone {
-            bytes: block.bytes,
-            at: now,
-        };
+        self.gone[self.next_gone] = block.bytes;
+        self.regret.give(block.bytes, now);
         self.next_gone = (self.next_gone + 1) % SLOTS;
         evicted.add(block);
     }
 
     fn regret(&mut self, bytes: usize, now: u64) {
-        let mistake = self
-            .gone
-            .iter_mut()
-            .find(|gone| serves(gone.bytes, bytes) && now.saturating_sub(gone.at) < REGRET_NS);
-        let Some(gone) = mistake else {
-            return;
-        };
-        if self.bound == 0 {
-            self.fell = now;
+        if let Some(gone) = self.gone.iter_mut().find(|gone| serves(**gone, bytes)) {
+            self.regret.want(bytes.min(*gone), REACH, now);
+            *gone = 0;
         }
-        self.bound = (self.bound + gone.bytes).min(MOST);
-        gone.bytes = 0;
     }
 }
 
-/// Whether a block of `have` bytes, cut or grown, saves most of the faults of a request of `want`
-/// without giving back more than it saves.
+/// Whether a block of `have` bytes, cut or grown, saves most of the faults of a request of `want`.
 fn serves(have: usize, want: usize) -> bool {
-    have >= want / 2 && have / 2 <= want
+    have > 0 && have >= want / 2
 }
 
 #[cfg(all(test, not(loom)))]
@@ -192,7 +222,7 @@ mod tests {
     use super::*;
 
     const MIB: usize = 1 << 20;
-    const SECOND: u64 = REGRET_NS;
+    const SECOND: u64 = 1_000_000_000;
 
     fn block(number: usize, mib: usize) -> HugeBlock {
         HugeBlock {
@@ -202,83 +232,106 @@ mod tests {
         }
     }
 
+    /// Frees a block while nothing else is in use.
+    fn free(kept: &mut Kept, block: HugeBlock, now: u64) -> Evicted {
+        kept.keep(block, 0, usize::MAX, now)
+    }
+
     /// A `Kept` that was taught to keep `mib` MiB at time zero.
     fn taught(mib: usize) -> Kept {
         let mut kept = Kept::new();
-        assert_eq!(kept.keep(block(1, mib), 0, usize::MAX).len, 1);
-        assert_eq!(kept.take(mib * MIB, 1, 1), None);
-        assert_eq!(kept.bound, (mib * MIB).min(MOST));
+        kept.note_use(mib * MIB, 0);
+        for _ in 0..2 {
+            assert_eq!(free(&mut kept, block(1, mib), 0).len, 1);
+            assert_eq!(kept.take(mib * MIB, 1, 0), None);
+        }
+        assert_eq!(kept.bound(0, usize::MAX), mib * MIB);
         kept
     }
 
     #[test]
-    fn nothing_is_kept_until_it_was_wanted_again_within_a_second() {
-        let mut kept = Kept::new();
-        assert_eq!(kept.keep(block(1, 8), 0, usize::MAX).len, 1);
-        assert_eq!(kept.take(8 * MIB, 1, SECOND), None);
-        assert_eq!(kept.keep(block(2, 8), SECOND, usize::MAX).len, 1);
-        assert_eq!(kept.take(3 * MIB, 1, SECOND + 1), None);
-        assert_eq!(kept.take(8 * MIB, 1, SECOND + 2), None);
-        assert_eq!(kept.keep(block(3, 8), SECOND + 3, usize::MAX).len, 0);
-        assert_eq!(kept.take(8 * MIB, 1, SECOND + 4), Some(block(3, 8)));
+    fn nothing_is_kept_until_blocks_given_back_would_have_served_twice_in_a_row() {
+        let mut kept = taught(8);
+        assert_eq!(free(&mut kept, block(3, 8), 3).len, 0);
+        assert_eq!(kept.take(8 * MIB, 1, 4), Some(block(3, 8)));
         assert_eq!(kept.bytes, 0);
+        let mut kept = Kept::new();
+        kept.note_use(8 * MIB, 0);
+        for round in 0..4 {
+            assert_eq!(free(&mut kept, block(1, 8), round).len, 1);
+            assert_eq!(kept.take(17 * MIB, 1, round), None, "none would serve");
+        }
+        assert_eq!(kept.regret.raised(), 0);
     }
 
     #[test]
-    fn a_block_serves_requests_of_half_to_twice_its_size_at_its_alignment() {
+    fn a_block_serves_requests_up_to_twice_its_size_at_its_alignment() {
         let mut kept = taught(9);
-        kept.keep(block(2, 9), 2, usize::MAX);
+        free(&mut kept, block(2, 9), 2);
         assert_eq!(kept.take(9 * MIB, 1 << 33, 3), Some(block(2, 9)));
-        kept.keep(block(3, 9), 3, usize::MAX);
+        free(&mut kept, block(3, 9), 3);
         assert_eq!(kept.take(9 * MIB, 1 << 33, 3), None, "not aligned");
-        assert_eq!(kept.take(4 * MIB, 1, 3), None, "too large");
         assert_eq!(kept.take(19 * MIB, 1, 3), None, "too small");
         assert_eq!(kept.take(18 * MIB, 1, 3), Some(block(3, 9)));
+    }
+
+    #[test]
+    fn a_block_much_longer_than_the_request_is_cut_and_the_rest_stays() {
+        let mut kept = taught(20);
+        free(&mut kept, block(2, 20), 2);
+        let taken = kept.take(6 * MIB, 1, 3).expect("20 MiB serve 6");
+        assert_eq!((taken.address, taken.bytes), (2 << 32, 6 * MIB));
+        assert_eq!(kept.bytes, 14 * MIB);
+        let taken = kept.take(13 * MIB, 1, 3).expect("14 MiB serve 13");
+        assert_eq!(
+            (taken.address, taken.bytes),
+            ((2 << 32) + 6 * MIB, 14 * MIB)
+        );
+        assert_eq!((kept.bytes, kept.blocks().count()), (0, 0));
     }
 
     #[test]
     fn the_block_nearest_in_size_is_taken() {
         let mut kept = taught(60);
         for (number, mib) in [(2, 12), (3, 8), (4, 15)] {
-            kept.keep(block(number, mib), 2, usize::MAX);
+            free(&mut kept, block(number, mib), 2);
         }
         assert_eq!(kept.take(9 * MIB, 1, 3), Some(block(3, 8)));
-        assert_eq!(kept.take(9 * MIB, 1, 3), Some(block(2, 12)));
+        assert_eq!(kept.take(12 * MIB, 1, 3), Some(block(2, 12)));
     }
 
     #[test]
     fn the_oldest_go_when_the_bound_is_reached_and_all_when_it_falls() {
         let mut kept = taught(20);
-        assert_eq!(kept.keep(block(2, 10), 2, usize::MAX).len, 0);
-        assert_eq!(kept.keep(block(3, 10), 2, usize::MAX).len, 0);
-        let evicted = kept.keep(block(4, 5), 3, usize::MAX);
+        assert_eq!(free(&mut kept, block(2, 10), 2).len, 0);
+        assert_eq!(free(&mut kept, block(3, 10), 2).len, 0);
+        let evicted = free(&mut kept, block(4, 5), 3);
         assert!(evicted.iter().eq([&block(2, 10)]));
         assert_eq!(kept.bytes, 15 * MIB);
-        assert_eq!(
-            kept.decay(SECOND + 1, usize::MAX).len,
-            0,
-            "an eighth of 20 MiB"
-        );
-        assert_eq!(kept.decay(4 * SECOND, usize::MAX).len, 1);
-        assert_eq!(kept.decay(20 * SECOND, usize::MAX).len, 1);
+        let mut decay = |seconds| kept.decay(0, usize::MAX, seconds * SECOND).len;
+        assert_eq!([decay(1), decay(4), decay(20)], [0, 1, 1]);
         assert_eq!((kept.bytes, kept.blocks().count()), (0, 0));
     }
 
     #[test]
-    fn no_more_than_the_slots_and_the_limits_are_kept() {
+    fn kept_and_used_blocks_together_are_little_more_than_the_peak_of_the_used() {
+        let mut kept = taught(24);
+        assert_eq!(kept.keep(block(2, 10), 18 * MIB, usize::MAX, 1).len, 1);
+        assert_eq!(kept.keep(block(2, 10), 17 * MIB, usize::MAX, 1).len, 0);
+        assert_eq!(kept.note_use(17 * MIB, 2).len, 0);
+        assert_eq!(kept.note_use(18 * MIB, 2).len, 1, "more is used instead");
+    }
+
+    #[test]
+    fn no_more_than_the_slots_and_a_store_of_the_memory_are_kept() {
         let mut kept = taught(60);
         for number in 0..2 * SLOTS {
-            kept.keep(block(2 + number, 1), 2, usize::MAX);
+            free(&mut kept, block(2 + number, 1), 2);
         }
         assert_eq!(kept.blocks().count(), SLOTS);
         assert_eq!(kept.clear().len, SLOTS);
-        assert_eq!(kept.keep(block(1, 5), 3, usize::MAX).len, 1);
-        assert_eq!(kept.take(5 * MIB, 1, 4), None);
-        assert_eq!(
-            kept.keep(block(1, 5), 5, 2 * MIB).len,
-            1,
-            "above a store of the memory"
-        );
-        assert_eq!(taught(100).bound, MOST);
+        assert_eq!(free(&mut kept, block(1, 5), 3).len, 1);
+        let mut kept = taught(20);
+        assert_eq!(kept.keep(block(1, 5), 0, 2 * MIB, 3).len, 1);
     }
 }

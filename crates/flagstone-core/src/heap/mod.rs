@@ -27,3 +27,4 @@ pub use class::TABLE_MAX;
 pub use gate::Gate;
 pub use heap::{Heap, MIN_ALIGN};
 pub use huge_table::HugeBlock;
+pub(crate) use huge_table::HugeTable;

@@ -8,9 +8,9 @@
 
 use super::bootstrap::Ready;
 use super::heap::Heap;
-use super::huge_table::HugeBlock;
+use super::huge_table::{HugeBlock, HugeTable};
 use crate::base::NodeId;
-use crate::platform::{MAX_CACHES, Platform, RawLock};
+use crate::platform::{Guard, MAX_CACHES, Platform, RawLock};
 use crate::slab::Slabs;
 use crate::sync::Ordering::Relaxed;
 use core::ptr::NonNull;
@@ -67,6 +67,11 @@ impl<P: Platform> Ready<P> {
         if let Ok(table) = self.huge.lock::<P>() {
             table.kept.blocks().for_each(visit);
         }
+    }
+
+    /// The table of huge blocks, locked; `None` on top of its holder. For `verify`.
+    pub(crate) fn huge_table(&self) -> Option<Guard<'_, P, HugeTable>> {
+        self.huge.lock::<P>().ok()
     }
 
     /// Where the table of huge blocks lies, and its bytes.

@@ -3,6 +3,7 @@ use crate::heap::{Heap, HeapConfig};
 use crate::page::{PageSnapshot, TICK_NS};
 use crate::platform::testing::{Setup, Testing, World};
 use crate::policy::Policy;
+use crate::verify::check_heap;
 use core::ptr::NonNull;
 use std::boxed::Box;
 use std::sync::Arc;
@@ -120,4 +121,81 @@ fn pagesets_hold_no_more_than_their_share_of_a_small_container() {
         let set = set.pageset_snapshot(node, crate::base::CpuId(cpu));
         assert!(set.expect("a CPU").high_max as usize * PAGE <= MIB / 4);
     }
+}
+
+/// Allocates and frees huge blocks of these MiB, all live at once.
+fn huge_blocks_of(heap: &Heap<Testing>, mib: &[usize]) {
+    let blocks: Vec<_> = (mib.iter())
+        .map(|mib| heap.alloc(mib * MIB).expect("memory"))
+        .collect();
+    for (block, mib) in blocks.into_iter().zip(mib) {
+        // SAFETY: allocated above with this size, freed once.
+        unsafe {
+            block.write_bytes(0x5a, mib * MIB);
+            heap.free(block.as_ptr());
+        }
+    }
+}
+
+fn kept_huge(heap: &Heap<Testing>) -> usize {
+    let mut bytes = 0;
+    let ready = heap.ready_if_built().expect("built");
+    ready.each_kept(|block| bytes += block.bytes);
+    bytes / MIB
+}
+
+#[test]
+fn huge_blocks_of_a_swing_stay_are_cut_to_what_is_wanted_and_go_once_the_swing_is_over() {
+    let (world, heap) = heap_in(Setup {
+        memory_limit: 8192 * MIB,
+        ..Setup::default()
+    });
+    huge_blocks_of(&heap, &[20, 30]);
+    assert_eq!(kept_huge(&heap), 0, "a fall is not a swing");
+    for _ in 0..3 {
+        huge_blocks_of(&heap, &[20, 30]);
+    }
+    assert_eq!(kept_huge(&heap), 50);
+    let before = world.committed_bytes();
+    huge_blocks_of(&heap, &[20, 8, 12, 8]);
+    assert_eq!(world.committed_bytes(), before, "cut from what was kept");
+    for _ in 0..100 {
+        world.advance(TICK_NS);
+        calls(&heap);
+    }
+    assert_eq!(kept_huge(&heap), 0);
+}
+
+#[test]
+fn random_huge_blocks_keep_every_rule_of_the_table() {
+    let (world, heap) = heap_in(Setup {
+        memory_limit: 8192 * MIB,
+        ..Setup::default()
+    });
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut below = |most: u64| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random % most
+    };
+    let mut live: Vec<NonNull<u8>> = Vec::new();
+    let mut kept = 0;
+    for step in 0..300 {
+        if live.len() < 8 && (live.is_empty() || below(2) == 0) {
+            live.push(heap.alloc((5 + below(16) as usize) * MIB).expect("memory"));
+        } else {
+            let block = live.swap_remove(below(live.len() as u64) as usize);
+            // SAFETY: allocated above, freed once.
+            unsafe { heap.free(block.as_ptr()) };
+        }
+        if step % 50 == 49 {
+            world.advance(TICK_NS);
+            calls(&heap);
+        }
+        kept = kept.max(kept_huge(&heap));
+        let ready = heap.ready_if_built().expect("built");
+        assert_eq!(check_heap(ready), Ok(()), "step {step}");
+    }
+    assert!(kept > 0, "nothing was ever kept");
 }

@@ -7,7 +7,7 @@ use crate::policy::Policy;
 ///
 /// ```text
 ///   bound = max(min_bytes, in_use × share / 1024), raised for a while when memory that was
-///           given back is wanted again within a second, never above max(max_bytes, the first)
+///           given back is wanted again: once to max_bytes, in a swing further (policy/regret.rs)
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Retention {
@@ -19,11 +19,11 @@ pub struct Retention {
     pub min_bytes: usize,
     /// Further free memory that may stay, in 1024ths of the memory in use.
     pub share: usize,
-    /// How far the tuning may raise the bound, in bytes for each zone; also at most
-    /// the largest amount in use lately.
+    /// How far a mistake that does not repeat may raise the bound, in bytes for each zone; with
+    /// what is in use also at most nine eighths of the largest amount in use lately.
     ///
-    /// Why 16 MiB: a program that frees 2 GiB again and again then ends each time below 32 MiB,
-    /// descriptors and per-CPU stores included.
+    /// Why 16 MiB: a program that frees 2 GiB then ends below 32 MiB, descriptors and per-CPU
+    /// stores included.
     pub max_bytes: usize,
 }
 

@@ -1,10 +1,11 @@
-//! How much free memory a zone keeps resident, and how that bound learns.
+//! How much free memory a zone keeps resident.
 //!
 //! ```text
-//!   bound = min(most, max(min, in use × share / 1024, raised))
-//!   raised: doubled when a quarter of what was given back within a second was wanted again;
-//!           falls by an eighth each second; at most max and the peak in use
-//!   after a deep fall of the heap, until memory is wanted again, at most a part of what is in use
+//!   bound = min(most, max(min, in use × share / 1024, what regret raised))
+//!   after a deep fall of the heap that is no swing, until memory is wanted again, at most a part
+//!   of what is in use
+//!   regret (policy/regret.rs): with what is in use at most 9/8 of the peak; after one mistake at most
+//!   max, while the program swings at most a store of the process's memory
 //! ```
 //!
 //! Locking: the zone's. Plain arithmetic; nothing here gives memory back (`release`).
@@ -12,12 +13,7 @@
 
 use super::config::Retention;
 use crate::base::PageSize;
-
-/// Nanoseconds in which memory given back and wanted again counts as a mistake.
-///
-/// Why a second: pages wanted again later cost one fault per second at most. Doubling learns from
-/// slower cycles and keeps more for them.
-const REGRET_NS: u64 = 1_000_000_000;
+use crate::policy::{Reach, Regret, eighths_off};
 
 /// What stays of free pages while a heap that needs `in_use` pages falls.
 ///
@@ -35,12 +31,10 @@ pub(super) struct Keep {
     share: usize,
     max: usize,
     most: usize,
-    raised: usize,
     fallen: bool,
     peak: usize,
-    released: usize,
-    reused: usize,
-    window: u64,
+    shift: u32,
+    regret: Regret,
 }
 
 impl Keep {
@@ -51,28 +45,30 @@ impl Keep {
             share: rule.share,
             max: rule.max_bytes >> page_size.shift(),
             most: usize::MAX,
-            raised: 0,
             fallen: false,
             peak: 0,
-            released: 0,
-            reused: 0,
-            window: 0,
+            shift: page_size.shift(),
+            regret: Regret::new(),
         }
     }
 
     /// Free pages that may stay resident while `in_use` pages are in use.
     #[inline]
     pub(super) fn bound(&self, in_use: usize) -> usize {
-        let wanted = self.min.max(in_use * self.share / 1024).max(self.raised);
+        // With what is in use about as much as was in use lately: caches keep a part of a swing too.
+        // An eighth more, because what is free is not always long enough for what is wanted.
+        let swing = (self.peak + self.peak / 8).saturating_sub(in_use);
+        let raised = (self.regret.raised() >> self.shift).min(swing);
+        let wanted = self.min.max(in_use * self.share / 1024).max(raised);
         if self.fallen {
             return wanted.min(self.most).min(fallen_bound(self.min, in_use));
         }
         wanted.min(self.most)
     }
 
-    /// The heap fell deep: little stays until memory is wanted again.
-    pub(super) fn note_fall(&mut self) {
-        self.fallen = true;
+    /// The heap fell deep: little stays until memory is wanted again, unless it swings.
+    pub(super) fn note_fall(&mut self, now: u64) {
+        self.fallen = !self.regret.swings(now);
     }
 
     /// From now on no more than `most` pages stay, whatever the rule says.
@@ -91,45 +87,35 @@ impl Keep {
 
     /// Notes that pages were given back.
     pub(super) fn note_released(&mut self, pages: usize, now: u64) {
-        if now.saturating_sub(self.window) > REGRET_NS {
-            self.released = 0;
-            self.reused = 0;
-        }
-        self.window = now;
-        self.released += pages;
+        self.regret.give(pages << self.shift, now);
     }
 
     /// Notes that pages which were not resident are wanted. `now` is asked only if it matters.
     #[inline]
     pub(super) fn note_reused(&mut self, pages: usize, now: impl FnOnce() -> u64) {
-        if self.released != 0 {
-            self.regret(pages, now());
-        }
-    }
-
-    #[cold]
-    fn regret(&mut self, pages: usize, now: u64) {
-        if now.saturating_sub(self.window) > REGRET_NS {
-            self.released = 0;
-            self.reused = 0;
-            return;
-        }
-        self.reused += pages;
-        if self.reused >= self.released.div_ceil(4) {
-            let most = self.max.min(self.peak);
-            if !self.fallen {
-                self.raised = (self.raised.max(self.min) * 2).min(most);
-            }
+        if self.regret.gave() && self.regret.want(pages << self.shift, self.reach(), now()) {
             self.fallen = false;
-            self.released = 0;
-            self.reused = 0;
         }
     }
 
-    /// A second passed while `in_use` pages were in use.
-    pub(super) fn decay(&mut self, in_use: usize) {
-        self.raised -= self.raised.div_ceil(8);
-        self.peak = in_use.max(self.peak - self.peak / 8);
+    fn reach(&self) -> Reach {
+        // Before the means are known, no more than after one mistake.
+        let most = if self.most == usize::MAX {
+            self.max
+        } else {
+            self.most.max(self.max)
+        };
+        Reach {
+            floor: self.min << self.shift,
+            once: self.max << self.shift,
+            swing: most << self.shift,
+        }
+    }
+
+    /// A second or more passed, and `in_use` pages are in use.
+    pub(super) fn decay(&mut self, in_use: usize, now: u64) {
+        self.regret.decay(now);
+        self.peak = in_use.max(eighths_off(self.peak, 1));
     }
 }
 
@@ -147,7 +133,7 @@ mod tests {
     fn fallen() -> Keep {
         let mut keep = Keep::new(&RULE, PageSize::K4);
         keep.note_use(1024 * MIB);
-        keep.note_fall();
+        keep.note_fall(0);
         keep
     }
 
@@ -160,7 +146,7 @@ mod tests {
 
     #[test]
     fn memory_wanted_again_at_once_ends_the_fall_but_later_it_does_not() {
-        for (at, bound) in [(REGRET_NS / 2, 8 * MIB), (2 * REGRET_NS, MIB)] {
+        for (at, bound) in [(1_000_000, 16 * MIB), (5_000_000_000, MIB)] {
             let mut keep = fallen();
             keep.note_released(100, 0);
             keep.note_reused(25, || at);
@@ -173,5 +159,35 @@ mod tests {
         let mut keep = fallen();
         keep.note_use(1025 * MIB);
         assert_eq!(keep.bound(64 * MIB), 8 * MIB);
+    }
+
+    fn swing(keep: &mut Keep, at: u64) {
+        keep.note_use(128 * MIB);
+        keep.note_fall(at);
+        keep.note_released(100 * MIB, at);
+        keep.note_reused(100 * MIB, || at);
+    }
+
+    #[test]
+    fn a_zone_that_swings_keeps_its_swing_within_the_store() {
+        for (store, repeated) in [
+            (usize::MAX, [16, 16]),
+            (64 * MIB, [64, 64]),
+            (512 * MIB, [116, 124]),
+        ] {
+            let mut keep = Keep::new(&RULE, PageSize::K4);
+            keep.set_most(store);
+            let bounds = [1, 2, 3].map(|at| {
+                swing(&mut keep, at);
+                keep.note_fall(at);
+                keep.bound(20 * MIB) / MIB
+            });
+            assert_eq!(bounds[0], 1, "one fall");
+            assert_eq!(
+                bounds[1..],
+                repeated,
+                "store {store}, at most 9/8 of the peak"
+            );
+        }
     }
 }

@@ -55,7 +55,7 @@ impl<P: Platform> Zone<P> {
             return;
         };
         let live = self.live(&core);
-        core.keep.decay(live);
+        core.keep.decay(live, P::now());
         let excess = self.publish_free(&mut core);
         drop(core);
         if excess {
@@ -66,7 +66,7 @@ impl<P: Platform> Zone<P> {
     /// Lowers the bound after a deep fall, and gives back what is above it then.
     pub(super) fn note_fall(&self, map: &Memmap) {
         if let Some(mut core) = self.lock(map) {
-            core.keep.note_fall();
+            core.keep.note_fall(P::now());
         }
         self.release_excess(map);
     }

@@ -63,6 +63,8 @@ struct Reservation {
     start: NonNull<u8>,
     layout: Layout,
     committed: Vec<bool>,
+    /// Bytes that were not released yet.
+    left: usize,
 }
 
 // SAFETY: plain memory; the world's mutex guards the states.
@@ -271,6 +273,7 @@ unsafe impl Platform for Testing {
                 start,
                 layout,
                 committed: std::vec![false; bytes / world.setup.page_size.bytes()],
+                left: bytes,
             });
             Some(start)
         })
@@ -323,17 +326,24 @@ unsafe impl Platform for Testing {
         World::now_in(|world| {
             let page = world.setup.page_size.bytes();
             let mut all = world.reservations();
-            let index = all
+            let (index, pages) = all
                 .iter()
-                .position(|r| r.start == start && r.layout.size() == bytes)
-                .expect("a whole reservation is released");
-            let done = all
-                .swap_remove(index)
-                .committed
-                .iter()
-                .filter(|&&c| c)
-                .count();
+                .enumerate()
+                .find_map(|(at, r)| r.pages(start, bytes, page).map(|pages| (at, pages)))
+                .expect("the range is inside one reservation");
+            let states = &mut all[index].committed[pages];
+            let done = states.iter().filter(|&&c| c).count();
+            states.fill(false);
             world.committed.fetch_sub(done * page, Relaxed);
+            if world.setup.poison {
+                // SAFETY: inside the reservation, and the caller says nobody uses it again.
+                unsafe { start.write_bytes(POISON, bytes) };
+            }
+            let left = all[index].left.checked_sub(bytes);
+            all[index].left = left.expect("no byte is released twice");
+            if left == Some(0) {
+                all.swap_remove(index);
+            }
         });
     }
 

@@ -8,6 +8,7 @@
 //!   partial   cpu_partial, min_partial              sheaf     capacity, barn limits
 //!   pcp_marks batch, high_min, high_max             watermarks  min, low, high, promo
 //!   pcp_tuning  how pagesets move: PcpState         classes   general-purpose sizes
+//!   bounds    what may be held within the means     regret    what giving back taught
 //! ```
 //!
 //! [`Policy`] is a plain value, `Copy`, a few dozen words; the allocator asks it questions when a
@@ -23,9 +24,11 @@
 //! Sources: "docs: linux-policies N" cites a section of the rule sheet; what was not read in a
 //! kernel's source or seen on a running one says so.
 //!
-//! Pure integer code: no memory, no platform, no state between calls.
+//! Pure integer code: no memory and no platform. State between calls is only in what other layers
+//! embed: [`PcpState`], [`Regret`] and `Bounds`.
 #![forbid(unsafe_code)]
 
+mod bounds;
 mod classes;
 mod cpus;
 mod kernel_caches;
@@ -35,6 +38,7 @@ mod partial;
 mod pcp_marks;
 mod pcp_tuning;
 mod presets;
+mod regret;
 mod remedies;
 mod runs;
 mod set;
@@ -43,6 +47,7 @@ pub mod slab2007;
 mod watermarks;
 mod within;
 
+pub(crate) use bounds::Bounds;
 pub use classes::{LargestClass, SizeClasses};
 pub use cpus::{CpuRule, Cpus};
 pub use kernel_caches::{KERNEL_CACHES, KernelCache};
@@ -52,6 +57,7 @@ pub use partial::{CpuPartial, CpuPartialRule, MAX_PARTIAL, MIN_PARTIAL, MinParti
 pub use pcp_marks::{PcpMarks, PcpZone, batch};
 pub use pcp_tuning::{PcpRule, PcpState, UNCAPPED, ZoneFlags};
 pub use presets::{BASES, MODIFIERS, NameError};
+pub use regret::{REGRET_NS, Reach, Regret, eighths_off};
 pub use remedies::Remedies;
 pub use runs::{Population, RunRule, estimated_live};
 pub use set::{KEYS, SetError, SetProblem};

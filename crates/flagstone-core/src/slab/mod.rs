@@ -21,7 +21,6 @@
 
 mod array_cache;
 mod barn;
-mod bounds;
 mod cache;
 mod chain;
 mod cpu_sheaf;
@@ -34,6 +33,7 @@ mod engine;
 mod flush;
 mod geometry;
 mod index_set;
+mod means;
 mod node;
 mod refill;
 mod sheaf;

@@ -23,6 +23,7 @@ use super::sheaf::{OwnSheaf, capacity_for};
 use super::slabs::Slabs;
 use crate::base::{CacheId, NodeId};
 use crate::platform::{MAX_CACHES, Platform};
+use crate::policy::eighths_off;
 use crate::sync::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 
@@ -328,8 +329,7 @@ impl<P: Platform> Slabs<P> {
         }
         total.fell.store(now, Relaxed);
         for figure in [&total.raised, &total.peak] {
-            let kept = (0..seconds.min(64)).fold(figure.load(Relaxed), |n, _| n - n.div_ceil(8));
-            figure.store(kept, Relaxed);
+            figure.store(eighths_off(figure.load(Relaxed), seconds), Relaxed);
         }
     }
 }

@@ -10,7 +10,6 @@
 //! Built in place over memory of the page layer; never moves. Sheaves are themselves objects of
 //! internal caches that have no sheaves (as the kernel's bootstrap caches).
 
-use super::bounds::Bounds;
 use super::cache::{Cache, CacheMaking, CacheRequest, CacheState};
 use super::engine::EngineParts;
 use super::geometry::Geometry;
@@ -21,6 +20,7 @@ use super::sweep::Sweeps;
 use crate::base::{CacheId, NodeId, PageCount, Pfn};
 use crate::page::{PageAllocator, PageConfig};
 use crate::platform::{CpuArea, Lock, LockKind, MAX_CACHES, OutOfMemory, Platform};
+use crate::policy::Bounds;
 use crate::policy::{Cpus, Engine, ObjectSpec, Policy, SheafRule};
 use crate::sync::Ordering::Relaxed;
 use core::ptr::NonNull;

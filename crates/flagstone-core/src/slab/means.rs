@@ -1,7 +1,7 @@
-//! What caches may hold now: the policy's limits within what the process may use.
+//! Taking what the process may use now into account: caches keep within it from then on.
 //!
 //! ```text
-//!   upkeep ─► means ─► limits ─┬─► barns      bytes of one cache's, bytes of all together
+//!   upkeep ─► means ─► limits ─┬─► bounds     barns and stores (policy/bounds.rs)
 //!                              ├─► sheaves    slots of the largest
 //!                              └─► page layer (page/means.rs)
 //! ```
@@ -11,59 +11,9 @@
 
 use super::cache::Cache;
 use super::slabs::Slabs;
-use crate::base::Means;
 use crate::platform::Platform;
 use crate::policy::FlagstoneLimits;
 use crate::sync::Ordering::Relaxed;
-use core::sync::atomic::{AtomicU32, AtomicUsize};
-
-/// The limits in force, and the means they were made for.
-#[derive(Debug)]
-pub(crate) struct Bounds {
-    /// Most bytes one barn may hold.
-    pub barn_bytes: AtomicUsize,
-    /// Bytes all barns together may hold at any time.
-    pub barns_quiet: AtomicUsize,
-    /// Most bytes any store of free memory may hold (ADR 0013): the barns of all caches, or kept
-    /// huge blocks; all there are before means were looked at.
-    pub store_bytes: AtomicUsize,
-    memory_bytes: AtomicUsize,
-    cpus: AtomicU32,
-    cpus_in_reach: AtomicU32,
-}
-
-impl Bounds {
-    /// The policy's limits, for no means in particular.
-    pub(crate) fn of(limits: &FlagstoneLimits) -> Self {
-        Self {
-            barn_bytes: AtomicUsize::new(limits.barn_bytes_max),
-            barns_quiet: AtomicUsize::new(limits.barns_bytes_quiet),
-            store_bytes: AtomicUsize::new(usize::MAX),
-            memory_bytes: AtomicUsize::new(0),
-            cpus: AtomicU32::new(0),
-            cpus_in_reach: AtomicU32::new(0),
-        }
-    }
-
-    /// Whether means were never looked at.
-    pub(crate) fn unknown(&self) -> bool {
-        self.memory_bytes.load(Relaxed) == 0
-    }
-
-    fn means(&self) -> Means {
-        Means {
-            memory_bytes: self.memory_bytes.load(Relaxed),
-            cpus: self.cpus.load(Relaxed),
-            cpus_in_reach: self.cpus_in_reach.load(Relaxed),
-        }
-    }
-
-    fn note(&self, means: &Means) {
-        self.memory_bytes.store(means.memory_bytes, Relaxed);
-        self.cpus.store(means.cpus, Relaxed);
-        self.cpus_in_reach.store(means.cpus_in_reach, Relaxed);
-    }
-}
 
 impl<P: Platform> Slabs<P> {
     /// Looks at what the process may use, and keeps within it from now on. No lock is held by
@@ -77,11 +27,7 @@ impl<P: Platform> Slabs<P> {
         }
         let limits = self.policy().limits.within(&means);
         let fell = means.memory_bytes < before.memory_bytes || means.cpus < before.cpus;
-        self.bounds.barn_bytes.store(limits.barn_bytes_max, Relaxed);
-        self.bounds
-            .barns_quiet
-            .store(limits.barns_bytes_quiet, Relaxed);
-        self.bounds.store_bytes.store(means.store_bytes(), Relaxed);
+        self.bounds.set(&limits, &means);
         for cache in self.live_caches() {
             cache.bound(&limits);
         }
