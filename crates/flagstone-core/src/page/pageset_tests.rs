@@ -148,9 +148,9 @@ fn what_long_blocks_were_cut_into_is_joined_again_wherever_and_in_whatever_order
         let zone = pages.zone_snapshot(NODE).expect("a zone");
         assert_eq!((zone.in_use_pages, zone.cached_pages), (0, 0), "{policy}");
         let whole = 1 << Order::MAX.get();
-        let blocks = zone.resident_blocks.iter().zip(zone.released_blocks);
+        let mut blocks = zone.resident_blocks.iter().zip(zone.released_blocks);
         let longest = blocks
-            .last()
+            .next_back()
             .map(|(resident, released)| resident + released);
         assert_eq!(
             longest,

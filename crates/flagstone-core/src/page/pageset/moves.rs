@@ -21,17 +21,22 @@ use crate::page::zone::{Zone, ZoneCore, set_tails};
 use crate::platform::{Access, Line, Platform, Work};
 use crate::sync::Ordering::Relaxed;
 
-/// Runs put back in one section of the zone's lock. Doubling halves the sections of a drain of
-/// scattered pages and takes another KiB of stack.
-const RUNS: usize = 64;
+/// Runs put back in one section of the zone's lock. The default policy drains up to 252 pages at
+/// once: two sections where all are scattered. Doubling makes it one and takes another KiB of stack.
+const RUNS: usize = 128;
 
 /// Neighbouring pages on their way back, all resident or all untouched.
 #[derive(Clone, Copy)]
 struct Run {
     pfn: Pfn,
-    pages: usize,
-    untouched: bool,
+    /// Twice the pages, and one where they are untouched.
+    pages: u32,
 }
+
+const _: () = assert!(
+    size_of::<[Run; RUNS]>() <= 1024,
+    "threads have small stacks"
+);
 
 impl<P: Platform> Zone<P> {
     /// Fetches up to `blocks` blocks of `order` from the zone, in one lock section. The list of
@@ -154,18 +159,19 @@ impl<P: Platform> Zone<P> {
         let (mut left, mut index) = (pages, start);
         let mut after = After::Nothing;
         while left > 0 {
-            let mut runs = [None; RUNS];
-            left = gather::<P>(set, map, left, &mut index, &mut runs);
+            let mut room = [Run::NONE; RUNS];
+            let (found, rest) = gather::<P>(set, map, left, &mut index, &mut room);
+            let runs = &room[..found];
+            left = rest;
             let Some(mut core) = self.lock(map) else {
-                for run in runs.into_iter().flatten() {
+                for run in runs {
                     // SAFETY: the pages were the pageset's, which gave them up.
-                    unsafe { self.defer(map, run.pfn, PageCount(run.pages)) };
+                    unsafe { self.defer(map, run.pfn, run.pages()) };
                 }
                 break;
             };
-            for run in runs.into_iter().flatten() {
-                let pages = PageCount(run.pages);
-                self.put(&mut core, map, run.pfn, pages, !run.untouched);
+            for run in runs {
+                self.put(&mut core, map, run.pfn, run.pages(), !run.untouched());
             }
             if self.publish_free(&mut core) {
                 after = After::ReleaseExcess;
@@ -180,15 +186,15 @@ fn longest(order: Order, blocks: u32) -> Order {
     Order::new(order.get() + ilog2(u64::from(blocks))).unwrap_or(Order::MAX)
 }
 
-/// Unlinks at least `left` pages, or as many as `runs` have room for; answers how many are left to
-/// unlink. Neighbours that follow each other become one run.
+/// Unlinks at least `left` pages, or as many as `runs` have room for; answers how many runs they
+/// are and how many pages are left. Neighbours that follow each other become one run.
 fn gather<P: Platform>(
     set: &mut Lists,
     map: &Memmap,
     left: u32,
     index: &mut usize,
-    runs: &mut [Option<Run>; RUNS],
-) -> u32 {
+    runs: &mut [Run; RUNS],
+) -> (usize, u32) {
     let (mut left, mut found) = (left, 0);
     while left > 0 && found < RUNS {
         while set.lists[*index].is_empty() {
@@ -201,33 +207,41 @@ fn gather<P: Platform>(
         let page = map.descriptor(pfn);
         P::touch(Line::Page, (&raw const *page).cast(), Access::Write);
         left = left.saturating_sub(pages as u32);
-        let last = found.checked_sub(1).and_then(|at| runs[at].as_mut());
-        match last {
-            Some(run) if run.untouched == untouched && run.end() == pfn => {
+        let last = found.checked_sub(1).map(|at| &mut runs[at]);
+        match last.filter(|run| run.untouched() == untouched) {
+            Some(run) if run.pfn.plus(run.pages()) == pfn => {
                 page.set_kind(PageKind::Tail);
-                run.pages += pages;
+                run.pages += 2 * pages as u32;
             }
-            Some(run) if run.untouched == untouched && pfn.plus(PageCount(pages)) == run.pfn => {
+            Some(run) if pfn.plus(PageCount(pages)) == run.pfn => {
                 map.descriptor(run.pfn).set_kind(PageKind::Tail);
                 run.pfn = pfn;
-                run.pages += pages;
+                run.pages += 2 * pages as u32;
             }
             _ => {
-                runs[found] = Some(Run {
+                runs[found] = Run {
                     pfn,
-                    pages,
-                    untouched,
-                });
+                    pages: 2 * pages as u32 + u32::from(untouched),
+                };
                 found += 1;
             }
         }
     }
-    left
+    (found, left)
 }
 
 impl Run {
-    fn end(&self) -> Pfn {
-        self.pfn.plus(PageCount(self.pages))
+    const NONE: Self = Self {
+        pfn: Pfn::NONE,
+        pages: 0,
+    };
+
+    fn pages(self) -> PageCount {
+        PageCount(self.pages as usize / 2)
+    }
+
+    fn untouched(self) -> bool {
+        self.pages % 2 == 1
     }
 }
 
