@@ -126,14 +126,13 @@ impl Scenario<'_> {
         outcome.digest = vm.digest();
         let all = vm.totals();
         outcome.simulated = all.allocs + all.frees;
-        outcome.details = details.take();
+        outcome.details.extend(details.take());
         if self.workload.processes {
             // Everybody has gone home: how long until pagesets are as small as they get, and
             // how much is left in them.
             let during = outcome.mean_bytes;
             let seconds = subject.settle(&vm);
             let end = Watch::new(&vm, &subject).look(&vm, &subject, &mut Totals::default());
-            let mib = |bytes: usize| bytes as f64 / 1_048_576.0;
             outcome.details.extend([
                 ("MiB during".to_owned(), mib(during)),
                 ("MiB at the end".to_owned(), mib(end)),
@@ -161,11 +160,15 @@ impl Scenario<'_> {
             peak_bytes: steady.peak_bytes,
             backlog_grows: steady.backlog_grows,
             history: steady.history,
-            details: Vec::new(),
+            details: vec![("MiB live".to_owned(), mib(steady.mean_live_bytes))],
             digest: 0,
             simulated: 0,
         })
     }
+}
+
+fn mib(bytes: usize) -> f64 {
+    bytes as f64 / 1_048_576.0
 }
 
 fn finite(

@@ -24,6 +24,8 @@ pub struct Subject {
     upkeep: Vec<Cell<Ps>>,
     /// Bytes a workload holds beside what it takes here.
     beside: Cell<usize>,
+    /// Bytes of objects and blocks it took and did not give back.
+    live: Cell<usize>,
 }
 
 impl Subject {
@@ -50,6 +52,7 @@ impl Subject {
             page_bytes: vm.machine.topology.page_size,
             upkeep: vec![Cell::new(0); vm.topology.cpus() as usize],
             beside: Cell::new(0),
+            live: Cell::new(0),
         })
     }
 
@@ -120,7 +123,11 @@ impl Subject {
     pub fn try_alloc(&self, vm: &Vm, cache: CacheId) -> Option<NonNull<u8>> {
         let start = vm.now();
         let slabs = self.slabs();
-        let object = slabs.alloc(slabs.cache(cache));
+        let cache = slabs.cache(cache);
+        let object = slabs.alloc(cache);
+        if object.is_some() {
+            self.live.set(self.live.get() + cache.geometry().size());
+        }
         let tally = vm.tally();
         bump(&tally.allocs, 1);
         bump(&tally.alloc_ps, vm.now() - start);
@@ -135,8 +142,10 @@ impl Subject {
     pub unsafe fn free(&self, vm: &Vm, cache: CacheId, object: NonNull<u8>) {
         let start = vm.now();
         let slabs = self.slabs();
+        let cache = slabs.cache(cache);
+        self.live.set(self.live.get() - cache.geometry().size());
         // SAFETY: obligation 1.
-        unsafe { slabs.free(slabs.cache(cache), object) };
+        unsafe { slabs.free(cache, object) };
         let tally = vm.tally();
         bump(&tally.frees, 1);
         bump(&tally.free_ps, vm.now() - start);
@@ -154,6 +163,11 @@ impl Subject {
         object: NonNull<u8>,
     ) {
         let slabs = self.slabs();
+        let bytes = match whole {
+            None => slabs.cache(cache).geometry().size(),
+            Some(order) => order.pages().bytes(Virtual::page_size()),
+        };
+        self.live.set(self.live.get() - bytes);
         let Some(order) = whole else {
             // SAFETY: obligation 1.
             return unsafe { slabs.free(slabs.cache(cache), object) };
@@ -242,6 +256,10 @@ impl Subject {
         let tally = vm.tally();
         bump(&tally.allocs, 1);
         bump(&tally.alloc_ps, vm.now() - start);
+        if block.is_some() {
+            let bytes = order.pages().bytes(Virtual::page_size());
+            self.live.set(self.live.get() + bytes);
+        }
         block.map(|block| block.pfn)
     }
 
@@ -252,6 +270,8 @@ impl Subject {
     pub unsafe fn free_pages(&self, vm: &Vm, pfn: Pfn, order: Order) {
         self.keep_up(vm);
         let start = vm.now();
+        let bytes = order.pages().bytes(Virtual::page_size());
+        self.live.set(self.live.get() - bytes);
         // SAFETY: obligation 1.
         unsafe { self.slabs().pages().free_block(pfn, order) };
         let tally = vm.tally();
@@ -270,6 +290,14 @@ impl Subject {
     #[must_use]
     pub fn in_use_bytes(&self) -> usize {
         self.slabs().pages().in_use().0 * self.page_bytes + self.beside.get()
+    }
+
+    /// Bytes of what the workload holds: objects, at their stride, and blocks it took and did not
+    /// give back, those it handed to RCU included. The rest of what is in use is parked by the
+    /// allocator.
+    #[must_use]
+    pub fn live_bytes(&self) -> usize {
+        self.live.get() + self.beside.get()
     }
 
     /// Memory nodes that have a zone.

@@ -52,6 +52,7 @@ struct Look {
     at: Ps,
     totals: Totals,
     in_use: usize,
+    live: usize,
     backlog: usize,
 }
 
@@ -72,6 +73,8 @@ pub struct Steady {
     pub bytes_drift: f64,
     /// Mean bytes in use in the window.
     pub mean_bytes: usize,
+    /// Mean bytes of what the workload holds itself ([`Subject::live_bytes`]).
+    pub mean_live_bytes: usize,
     /// Most bytes in use at any look since the start.
     pub peak_bytes: usize,
     /// Deferred objects piled up and kept growing: the machine cannot keep up with itself.
@@ -124,6 +127,7 @@ fn look(vm: &Vm, subject: &Subject, watch: &mut Watch, at: Ps) -> Look {
         at,
         totals,
         in_use,
+        live: subject.live_bytes(),
         backlog: vm.deferred_backlog(),
     }
 }
@@ -138,10 +142,11 @@ fn judge(looks: &[Look], now: Ps, tolerance: f64) -> Steady {
         let span = (looks[to].at - looks[from].at).max(1);
         (looks[to].totals.ops - looks[from].totals.ops) as f64 / span as f64
     };
-    let mean = |from: usize, to: usize| {
+    let mean_of = |from: usize, to: usize, figure: fn(&Look) -> usize| {
         let part = &looks[from + 1..=to];
-        part.iter().map(|look| look.in_use).sum::<usize>() / part.len().max(1)
+        part.iter().map(figure).sum::<usize>() / part.len().max(1)
     };
+    let mean = |from: usize, to: usize| mean_of(from, to, |look| look.in_use);
     let relative = |later: f64, earlier: f64| {
         if earlier == 0.0 {
             if later == 0.0 { 0.0 } else { f64::INFINITY }
@@ -162,6 +167,7 @@ fn judge(looks: &[Look], now: Ps, tolerance: f64) -> Steady {
         drift,
         bytes_drift,
         mean_bytes: mean(half, end),
+        mean_live_bytes: mean_of(half, end, |look| look.live),
         peak_bytes: looks.iter().map(|look| look.in_use).max().unwrap_or(0),
         backlog_grows,
         history: looks.iter().map(|look| (look.at, look.in_use)).collect(),
@@ -180,6 +186,7 @@ mod tests {
                 ..Totals::default()
             },
             in_use: bytes(step),
+            live: 0,
             backlog: 0,
         });
         each.collect()

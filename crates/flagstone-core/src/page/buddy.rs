@@ -124,16 +124,30 @@ impl FreeAreas {
         self.areas[released as usize].mask
     }
 
-    /// Takes a block of exactly `order`, splitting a larger one where needed.
+    /// Takes a block of `order`, splitting a larger one where needed. Of a larger one it takes as
+    /// much as `most` at once: the blocks that would have been taken one after the other. What is
+    /// longer than `order` is resident throughout or not at all.
     #[inline]
-    pub(super) fn take<P: Platform>(&mut self, map: &Memmap, order: Order) -> Option<Taken> {
+    pub(super) fn take_up_to<P: Platform>(
+        &mut self,
+        map: &Memmap,
+        order: Order,
+        most: Order,
+    ) -> Option<Taken> {
         let (found, released) = match self.areas[0].smallest_from(order) {
             Some(found) => (found, false),
             None => (self.areas[1].smallest_from(order)?, true),
         };
         let pfn = self.areas[usize::from(released)].lists[found.get() as usize].head();
         self.unlink::<P>(map, pfn, found, released);
-        Some(self.split_to::<P>(map, pfn, found, order, released))
+        let to = if found == order || most == order {
+            order
+        } else if released || map.resident().count(pfn, found.pages()) == found.pages().0 {
+            found.min(most)
+        } else {
+            order
+        };
+        Some(self.split_to::<P>(map, pfn, found, to, released))
     }
 
     /// Takes the oldest resident block of the largest order, for giving back.

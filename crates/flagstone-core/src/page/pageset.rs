@@ -8,8 +8,7 @@
 //! ```
 //!
 //! One pageset for each CPU and zone. How many blocks to fetch and when to drain how many is
-//! decided by [`PcpState`] alone; this file keeps the lists and does the moving, each move in one
-//! zone-lock section (or in chunks, where the rule says so).
+//! decided by [`PcpState`] alone; this file keeps the lists, `moves` fetches and puts back.
 //!
 //! Invariants
 //! - `pageset.count`: `count` is the number of pages on the lists.
@@ -19,11 +18,13 @@
 //! Locking: [`LockKind::Pageset`], tried and never waited for; who fails goes to the zone.
 //! Cost of a hit: one compare-and-swap, the pageset's lines and one descriptor.
 
+mod moves;
+
 use super::descriptor::{PageKind, flag};
 use super::list::PageList;
 use super::memmap::Memmap;
-use super::zone::{Block, Zone, ZoneCore, set_tails};
-use crate::base::{CpuId, Order, PageCount, Pfn};
+use super::zone::{Block, Zone};
+use crate::base::{CpuId, Order, Pfn};
 use crate::platform::{Access, Guard, Line, Lock, LockKind, Platform, RawLock, Work};
 use crate::policy::{PcpMarks, PcpState};
 use crate::sync::AtomicU64;
@@ -233,81 +234,6 @@ impl<P: Platform> Zone<P> {
             self.finish(map, after);
         }
         true
-    }
-
-    /// Fetches up to `blocks` blocks of `order` from the zone, in one lock section.
-    #[cold]
-    #[inline(never)]
-    fn refill(&self, set: &mut Lists, map: &Memmap, order: Order, blocks: u32) {
-        let Some(mut core) = self.lock(map) else {
-            return;
-        };
-        let mut got = 0;
-        while got < blocks {
-            let Some(taken) = self.take(&mut core, map, order) else {
-                break;
-            };
-            let untouched = self.hand_out(&mut core, map, taken, order.pages(), PageKind::Pageset);
-            map.descriptor(taken.pfn).mark(flag::RELEASED, untouched);
-            set_tails(map, taken.pfn, order.pages());
-            set.lists[order.get() as usize].push_tail(map, taken.pfn);
-            got += 1;
-        }
-        self.publish_alloc(&mut core);
-        drop(core);
-        let pages = got * order.pages().0 as u32;
-        set.count += pages;
-        set.counters.refills += 1;
-        set.counters.refill_pages += u64::from(pages);
-    }
-
-    /// Puts at least `pages` pages back into the zone, from the tails of the lists, the list
-    /// `start` first.
-    #[cold]
-    #[inline(never)]
-    fn drain(&self, set: &mut Lists, map: &Memmap, pages: u32, start: usize) -> After {
-        let mut left = pages.min(set.count);
-        if left == 0 {
-            return After::Nothing;
-        }
-        set.counters.drains += 1;
-        let chunk = set
-            .state
-            .rule
-            .drain_chunk(set.state.batch)
-            .unwrap_or(u32::MAX);
-        let mut after = After::Nothing;
-        let mut index = start;
-        while left > 0 {
-            let Some(mut core) = self.lock(map) else {
-                break;
-            };
-            let mut now = left.min(chunk);
-            while now > 0 {
-                while set.lists[index].is_empty() {
-                    index = (index + 1) % LISTS;
-                }
-                let moved = self.drain_one(set, &mut core, map, index);
-                now = now.saturating_sub(moved);
-                left = left.saturating_sub(moved);
-            }
-            if self.publish_free(&mut core) {
-                after = After::ReleaseExcess;
-            }
-        }
-        after
-    }
-
-    fn drain_one(&self, set: &mut Lists, core: &mut ZoneCore, map: &Memmap, index: usize) -> u32 {
-        let Some(pfn) = set.lists[index].pop_tail(map) else {
-            return u32::MAX;
-        };
-        let pages = 1 << index;
-        let untouched = map.descriptor(pfn).has(flag::RELEASED);
-        self.put(core, map, pfn, PageCount(pages), !untouched);
-        set.count -= pages as u32;
-        set.counters.drain_pages += pages as u64;
-        pages as u32
     }
 
     /// Does what a drain left to do.

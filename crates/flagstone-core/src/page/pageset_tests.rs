@@ -126,6 +126,67 @@ fn consecutive_high_order_frees_empty_the_pageset_and_are_counted() {
 }
 
 #[test]
+fn what_long_blocks_were_cut_into_is_joined_again_wherever_and_in_whatever_order_it_is_freed() {
+    for policy in ["flagstone", "linux-7.0"] {
+        let (world, pages) = with(policy, 200, 400);
+        let mut held = Vec::new();
+        for order in (0..=3).filter_map(Order::new) {
+            held.extend(take(&pages, 300, order).into_iter().map(|pfn| (pfn, order)));
+        }
+        assert_eq!(check_pages(&pages), Ok(()), "{policy}");
+        // Two strides that share no divisor with the count visit every block once each.
+        let count = held.len();
+        for (turn, at) in (0..count).map(|i| i * 7 % count).enumerate() {
+            world.run_on(CpuId(turn as u32 % 2));
+            let (pfn, order) = held[at];
+            // SAFETY: allocated above, freed once.
+            unsafe { pages.free_block(pfn, order) };
+        }
+        assert_eq!(check_pages(&pages), Ok(()), "{policy}");
+        pages.drain_pagesets();
+        assert_eq!(check_pages(&pages), Ok(()), "{policy}");
+        let zone = pages.zone_snapshot(NODE).expect("a zone");
+        assert_eq!((zone.in_use_pages, zone.cached_pages), (0, 0), "{policy}");
+        let whole = 1 << Order::MAX.get();
+        let mut blocks = zone.resident_blocks.iter().zip(zone.released_blocks);
+        let longest = blocks
+            .next_back()
+            .map(|(resident, released)| resident + released);
+        assert_eq!(
+            longest,
+            Some((zone.frontier_pages / whole) as u32),
+            "{policy}"
+        );
+    }
+}
+
+#[test]
+fn a_refill_of_flagstone_hands_out_neighbours_and_tells_used_pages_from_untouched_ones() {
+    let (_world, pages) = with("flagstone", 200, 400);
+    let held = take(&pages, 120, Order::ZERO);
+    assert!(
+        held.windows(2)
+            .filter(|pair| pair[1].0 == pair[0].0 + 1)
+            .count()
+            > 100
+    );
+    // Every third page stays, so that most free blocks are short and used.
+    for pfn in held.iter().copied().filter(|pfn| pfn.0 % 3 != 0) {
+        // SAFETY: allocated above, freed once.
+        unsafe { pages.free_block(pfn, Order::ZERO) };
+    }
+    pages.drain_pagesets();
+    let last = held.iter().max().copied().expect("pages");
+    for _ in 0..200 {
+        let block = pages.alloc_block(Order::ZERO, NODE).expect("room");
+        let used = held.contains(&block.pfn);
+        assert!(!(used && block.zeroed), "{:?}", block.pfn);
+        assert!(block.zeroed || block.pfn <= last || used, "{:?}", block.pfn);
+    }
+    assert_eq!(check_pages(&pages), Ok(()));
+}
+
+#[test]
 fn the_last_freed_block_is_the_next_allocated_and_the_oldest_is_drained() {
     let (_world, pages) = with("linux-6.7", 100, 200);
     let held = take(&pages, 100, Order::ZERO);

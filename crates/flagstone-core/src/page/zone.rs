@@ -364,8 +364,19 @@ impl<P: Platform> Zone<P> {
 
     /// A block of `order` from the free areas, advancing the frontier where needed.
     pub(super) fn take(&self, core: &mut ZoneCore, map: &Memmap, order: Order) -> Option<Taken> {
+        self.take_up_to(core, map, order, order)
+    }
+
+    /// The same, or a longer one up to `most`; see [`FreeAreas::take_up_to`].
+    pub(super) fn take_up_to(
+        &self,
+        core: &mut ZoneCore,
+        map: &Memmap,
+        order: Order,
+        most: Order,
+    ) -> Option<Taken> {
         loop {
-            if let Some(taken) = core.areas.take::<P>(map, order) {
+            if let Some(taken) = core.areas.take_up_to::<P>(map, order, most) {
                 return Some(taken);
             }
             if !self.advance(core, map) {

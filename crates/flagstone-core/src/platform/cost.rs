@@ -52,7 +52,8 @@ pub enum Work {
     Slow,
     /// Handling this many objects one by one (copying pointers, following links).
     Objects(u32),
-    /// Setting up one fresh slab of this many pages, apart from touching its lines.
+    /// Setting up one fresh slab and writing links through this many of its pages, apart from
+    /// touching its lines. Where objects are handed out in order at first, nothing is written.
     NewSlab(u32),
     /// Buddy steps: list operations while splitting, merging or moving this many blocks.
     Blocks(u32),

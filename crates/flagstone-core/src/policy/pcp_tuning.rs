@@ -5,7 +5,8 @@
 //!      |   refills raise high  ^
 //!      |   decay, reclaim and  v  high      drain when count reaches it
 //!      |   high-order frees    |
-//!      |                          high_min  where it starts and returns to
+//!      |                          high_min  where it starts and returns to; flagstone's falls
+//!                                           on to a batch while it is idle
 //! ```
 //!
 //! One plain state machine holds every published rule, from the fixed batch of 2.6.24 to 6.19. It
@@ -88,6 +89,12 @@ impl PcpRule {
         }
     }
 
+    /// Whether whole runs of pages cross the zone's lock, and are cut and joined outside it.
+    #[must_use]
+    pub const fn moves_runs(self) -> bool {
+        matches!(self, Self::Flagstone)
+    }
+
     /// Cap on doublings a kernel of this rule was built with (`PCP_BATCH_SCALE_MAX`).
     #[must_use]
     pub fn default_scale_max(self) -> u8 {
@@ -142,7 +149,8 @@ const REMOTE_EXPIRE: u8 = 3;
 /// The tuning state of one pageset.
 ///
 /// Invariant `pcp.high-bounded`: after any call but `new`, `high_min <= high <= high_max` unless
-/// it has never been used. `count` always stays with the caller.
+/// it has never been used; flagstone's may be lower while it is idle. `count` always stays with the
+/// caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PcpState {
     /// Pages at which a free drains; 0 until first used.
@@ -405,11 +413,15 @@ impl PcpState {
             return None;
         }
         self.set_steps((self.flags >> STEP_SHIFT).saturating_sub(1));
+        let floor = match self.rule {
+            PcpRule::Flagstone => self.high_min.min(self.batch),
+            _ => self.high_min,
+        };
         let mut more = false;
-        if self.high > self.high_min {
+        if self.high > floor {
             let by_count = count.saturating_sub(shl(self.batch, self.scale_max));
-            self.high = by_count.max(self.high - self.high / 8).max(self.high_min);
-            more = self.high > self.high_min;
+            self.high = by_count.max(self.high - self.high / 8).max(floor);
+            more = self.high > floor;
         }
         let drain = count.saturating_sub(self.high);
         if drain > 0 || more { Some(drain) } else { None }

@@ -206,6 +206,13 @@ impl Cache {
         }
     }
 
+    /// Whether a new slab's pages stay untouched until its objects are handed out, as the default
+    /// policy has it. Kernels link all objects at once; so their presets are charged for it, those
+    /// with sheaves too.
+    pub(crate) fn links_when_taken(&self) -> bool {
+        self.engine() == Engine::Sheaf && !self.refill_whole
+    }
+
     /// The engine that serves this cache.
     #[inline]
     #[must_use]

@@ -148,7 +148,10 @@ impl<P: Platform> Slabs<P> {
             Some(order) => self.pages().alloc_block(order, node_id)?,
             None => self.pages().alloc_run(geometry.pages(), node_id)?,
         };
-        P::work(Work::NewSlab(geometry.pages().0 as u32));
+        P::work(Work::NewSlab(match cache.links_when_taken() {
+            true => 0,
+            false => geometry.pages().0 as u32,
+        }));
         let pfn = block.pfn;
         self.describe_slab(cache, pfn);
         // SAFETY: just described; nobody else knows it.

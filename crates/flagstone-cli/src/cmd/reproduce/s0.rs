@@ -209,6 +209,13 @@ fn own_time(sheet: &mut Sheet, runs: &Runs, at: [&str; 3], ask: &Ask, effort: Ef
     sheet.fill(Method::Simulated, at, 0, fill);
 }
 
+const MIB: f64 = 1048576.0;
+
+/// What tasks hold, or gave to RCU: it grows with throughput, and no allocator has a say in it.
+fn live_mib(f: &Figures) -> f64 {
+    f.details.get("MiB live").copied().unwrap_or(f64::NAN)
+}
+
 fn targets(sheet: &mut Sheet, runs: &Runs, effort: Effort) {
     for (row, tasks) in ROWS {
         let ask = mmap1(tasks, effort);
@@ -222,12 +229,19 @@ fn targets(sheet: &mut Sheet, runs: &Runs, effort: Effort) {
                 reached: Some(own.mean >= patched.mean),
             });
         }
-        if let Ok([base, _, own]) = three(runs, &ask, effort, |f| f.mean_bytes) {
+        let used = three(runs, &ask, effort, |f| f.mean_bytes / MIB);
+        let live = three(runs, &ask, effort, live_mib);
+        if let (Ok([base, _, own]), Ok([base_live, _, own_live])) = (used, live) {
+            let (base_parked, own_parked) = (base.mean - base_live.mean, own.mean - own_live.mean);
             sheet.targets.push(Target {
                 seed: SEED,
-                wanted: format!("mmap1 {row} ({tasks} tasks): less memory than base"),
-                found: format!("{:+.1} %", (own.mean / base.mean - 1.0) * 100.0),
-                reached: Some(own.mean < base.mean),
+                wanted: format!("mmap1 {row} ({tasks} tasks): less memory parked than base"),
+                found: format!(
+                    "{own_parked:.0} against {base_parked:.0} MiB; in use {:.0} against {:.0}, as \
+                     {:.0} against {:.0} wait for RCU or are held",
+                    own.mean, base.mean, own_live.mean, base_live.mean
+                ),
+                reached: Some(own_parked < base_parked),
             });
         }
     }
@@ -270,7 +284,12 @@ fn large_extras(sheet: &mut Sheet, runs: &Runs) {
             continue;
         };
         for (what, unit, got) in [
-            ("memory in use", "MiB", figures.mean_bytes / 1048576.0),
+            ("memory in use", "MiB", figures.mean_bytes / MIB),
+            (
+                "memory held by tasks or waiting for RCU",
+                "MiB",
+                live_mib(figures),
+            ),
             ("list-lock share", "%", figures.list_share),
             ("lock share", "%", figures.lock_share),
             ("operations per task and second", "1/s", figures.ops),
@@ -299,8 +318,9 @@ fn extras(sheet: &mut Sheet, runs: &Runs, effort: Effort) {
             (
                 "memory in use",
                 "MiB",
-                (|f| f.mean_bytes / 1048576.0) as fn(&Figures) -> f64,
+                (|f| f.mean_bytes / MIB) as fn(&Figures) -> f64,
             ),
+            ("memory held by tasks or waiting for RCU", "MiB", live_mib),
             ("list-lock share", "%", |f| f.list_share),
             ("lock share", "%", |f| f.lock_share),
             ("operations per task and second", "1/s", |f| f.ops),
