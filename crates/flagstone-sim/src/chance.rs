@@ -52,10 +52,15 @@ impl Chance {
         Self::new(mix(self.state.get() ^ mix(index.wrapping_add(1))))
     }
 
+    /// Any number from zero up to one, one excluded.
+    #[must_use]
+    pub fn uniform(&self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
     /// Sample of an exponential distribution with this mean, in whole units.
     pub fn exponential(&self, mean: f64) -> u64 {
-        let uniform = (self.next() >> 11) as f64 / (1u64 << 53) as f64;
-        (-ln(1.0 - uniform) * mean) as u64
+        (-ln(1.0 - self.uniform()) * mean) as u64
     }
 }
 

@@ -4,8 +4,9 @@
 //! while the allocation below it is half done, and on return that one finds the world changed.
 //! A program says what may come ([`Vm::interruptible`]); the world calls it wherever the core
 //! reports a new slab ([`flagstone_core::platform::Work::NewSlab`]). Nobody holds a lock there.
-//! An interrupt is not interrupted.
+//! An interrupt is not interrupted, and its time is not the allocation's.
 
+use crate::costs::Ps;
 use crate::vm::Vm;
 use core::fmt;
 use core::ptr::NonNull;
@@ -43,14 +44,23 @@ impl Vm {
         out
     }
 
+    /// Picoseconds this thread has spent in interrupts.
+    #[inline]
+    pub(crate) fn interrupted(&self) -> Ps {
+        self.threads[self.current.get() as usize].interrupted.get()
+    }
+
     /// Lets what may come on this thread come now.
     #[inline]
     pub(crate) fn interrupt(&self) {
         let slot = &self.threads[self.current.get() as usize].handler;
         if let Some(handler) = slot.take() {
+            let start = self.now();
             // SAFETY: set by `interruptible`, which is still below us on this thread's stack.
             unsafe { handler.0.as_ref()(self) };
             slot.set(Some(handler));
+            let taken = &self.threads[self.current.get() as usize].interrupted;
+            taken.set(taken.get() + self.now() - start);
         }
     }
 }

@@ -31,6 +31,8 @@ pub struct Row {
     pub alloc_ns: f64,
     /// One free.
     pub free_ns: f64,
+    /// All allocations and frees of one operation.
+    pub allocator_ns_per_op: f64,
     /// Waiting by kind of lock, those that waited at all.
     pub lock_shares: BTreeMap<String, f64>,
     /// Time in functions of the cpu-slab engine, as a kernel's profile names them: their own, waiting
@@ -138,6 +140,13 @@ impl Row {
             mean_bytes: over(&|o| o.mean_bytes as f64),
             alloc_ns: over(&|o| per(o.totals.alloc_ps, o.totals.allocs, 1.0 / NS as f64)),
             free_ns: over(&|o| per(o.totals.free_ps, o.totals.frees, 1.0 / NS as f64)),
+            allocator_ns_per_op: over(&|o| {
+                per(
+                    o.totals.alloc_ps + o.totals.free_ps,
+                    o.totals.ops,
+                    1.0 / NS as f64,
+                )
+            }),
             lock_shares: shares.filter(|(_, share)| *share > 0.0).collect(),
             function_shares: functions.filter(|(_, share)| *share > 0.0).collect(),
             page_allocs_per_1000_ops: over(&page_allocs),

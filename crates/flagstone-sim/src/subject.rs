@@ -121,7 +121,7 @@ impl Subject {
     #[inline]
     #[must_use]
     pub fn try_alloc(&self, vm: &Vm, cache: CacheId) -> Option<NonNull<u8>> {
-        let start = vm.now();
+        let (start, before) = (vm.now(), vm.interrupted());
         let slabs = self.slabs();
         let cache = slabs.cache(cache);
         let object = slabs.alloc(cache);
@@ -130,7 +130,10 @@ impl Subject {
         }
         let tally = vm.tally();
         bump(&tally.allocs, 1);
-        bump(&tally.alloc_ps, vm.now() - start);
+        bump(
+            &tally.alloc_ps,
+            vm.now() - start - (vm.interrupted() - before),
+        );
         object
     }
 

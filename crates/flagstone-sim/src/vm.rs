@@ -139,6 +139,8 @@ pub(crate) struct Thread {
     pub(crate) held: RefCell<Vec<LockKind>>,
     /// What may come in the middle of an allocation; see interrupt.rs.
     pub(crate) handler: Cell<Option<Handler>>,
+    /// Time in them so far.
+    pub(crate) interrupted: Cell<Ps>,
     pub(crate) tally: Tally,
     /// To whom its time belongs, and until when it is booked.
     pub(crate) function: Cell<Function>,
@@ -249,6 +251,7 @@ impl Vm {
             yielder: Cell::new(core::ptr::null()),
             held: RefCell::new(Vec::new()),
             handler: Cell::new(None),
+            interrupted: Cell::new(0),
             tally: Tally::default(),
             function: Cell::new(Function::Rest),
             booked_to: Cell::new(0),

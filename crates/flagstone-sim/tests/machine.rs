@@ -365,6 +365,23 @@ fn an_interrupt_comes_where_a_slab_is_made_but_not_inside_itself_nor_where_it_is
 }
 
 #[test]
+fn an_interrupt_is_not_time_of_the_allocation_it_comes_in() {
+    let vm = machine("x86-16", Options::default());
+    let policy = NamedPolicy::parse("linux-2.6.26").unwrap().policy;
+    let subject = vm.boot(|| Subject::new(&vm, &policy)).unwrap();
+    let cache = vm.boot(|| subject.cache("objects", 512));
+    let handler = |vm: &Vm| vm.spend(MS);
+    let program: Program<'_> = Box::new(|vm: &Vm| {
+        let object = vm.interruptible(&handler, || subject.alloc(vm, cache));
+        // SAFETY: taken above, given back once.
+        unsafe { subject.free(vm, cache, object) };
+    });
+    to_the_end(&vm, vec![(0, program)]);
+    assert!(vm.latest() >= MS, "nothing came");
+    assert!(vm.totals().alloc_ps < MS);
+}
+
+#[test]
 fn pages_in_pagesets_count_once_and_leave_them_as_time_passes() {
     let vm = machine("x86-16", Options::default());
     let policy = NamedPolicy::parse("linux-6.7").unwrap().policy;

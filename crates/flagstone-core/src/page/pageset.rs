@@ -93,6 +93,8 @@ pub(super) struct Lists {
     counters: PagesetCounters,
     /// Allocations and frees when the last second ended.
     seen: u64,
+    /// Pages put back beyond those taken, at most so far.
+    forgiven: u64,
 }
 
 /// The pageset of one CPU and zone.
@@ -124,6 +126,17 @@ pub(super) enum After {
     ReleaseExcess,
 }
 
+impl Lists {
+    /// Of `wanted` blocks so many as [`PcpState::affords`] by what this CPU took from the zone and
+    /// has not put back. What it put back of others' pages is forgiven when it takes again.
+    fn affords(&mut self, order: Order, wanted: u32) -> u32 {
+        let (taken, put) = (self.counters.refill_pages, self.counters.drain_pages);
+        self.forgiven = self.forgiven.max(put.saturating_sub(taken));
+        let net = taken + self.forgiven - put;
+        self.state.affords(order, wanted, net)
+    }
+}
+
 impl Pageset {
     /// An empty pageset.
     pub(super) fn new(state: PcpState) -> Self {
@@ -136,6 +149,7 @@ impl Pageset {
                     count: 0,
                     counters: PagesetCounters::default(),
                     seen: 0,
+                    forgiven: 0,
                 },
             ),
             bypassed: AtomicU64::new(0),
@@ -184,7 +198,8 @@ impl<P: Platform> Zone<P> {
         let count = set.count;
         let wanted = set.state.on_alloc(order, count, empty, self.flags());
         if wanted > 0 {
-            self.refill(&mut set, map, order, wanted);
+            let blocks = set.affords(order, wanted);
+            self.refill(&mut set, map, order, blocks);
         }
         let pfn = set.lists[index].pop_head(map)?;
         let page = map.descriptor(pfn);

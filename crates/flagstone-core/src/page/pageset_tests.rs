@@ -83,6 +83,26 @@ fn consecutive_allocations_fetch_twice_as_many_each_time() {
 }
 
 #[test]
+fn flagstone_parks_an_eighth_of_what_the_cpu_took() {
+    let (_world, pages) = with("flagstone", 252, 491);
+    let sizes = refills(&pages, 1000);
+    let mut taken = 0;
+    for size in &sizes {
+        assert!(*size <= (taken / 8).max(3), "{size} after {taken}");
+        taken += size;
+    }
+    assert!(sizes.iter().any(|size| *size >= 63), "{sizes:?}");
+}
+
+#[test]
+fn pages_of_others_that_a_cpu_put_back_do_not_make_its_refills_small() {
+    let (world, pages) = with("flagstone", 252, 491);
+    assert!(!drains(&world, &pages, 3000).is_empty());
+    let sizes = refills(&pages, 2000);
+    assert!(sizes.iter().any(|size| *size >= 63), "{sizes:?}");
+}
+
+#[test]
 fn consecutive_frees_drain_as_the_rule_of_6_7_says() {
     let (world, pages) = with("linux-6.7", 5898, 61440);
     assert_eq!(

@@ -98,6 +98,16 @@ fn an_idle_pageset_of_flagstone_falls_to_a_batch_and_comes_back_when_used() {
 }
 
 #[test]
+fn flagstone_fetches_at_most_an_eighth_of_what_its_cpu_has_taken() {
+    let pcp = PcpState::new(PcpRule::Flagstone, BIG, 2);
+    let refill = [0, 10, 25, 100, 251, 504, 10_000].map(|net| pcp.affords(ONE, 63, net));
+    assert_eq!(refill, [3, 3, 3, 12, 31, 63, 63]);
+    assert_eq!(pcp.affords(order(3), 1, 0), 1, "one block in any case");
+    assert_eq!(pcp.affords(order(3), 7, 256), 4);
+    assert_eq!(state(PcpRule::V6_7, BIG).affords(ONE, 63, 0), 63);
+}
+
+#[test]
 fn refills_of_6_7_double_and_raise_high() {
     let expected = [
         (63, 5961),

@@ -175,8 +175,8 @@ pub const WORKLOADS: &[Workload] = &[
     },
     Workload {
         name: "netio",
-        about: "fio netio of 2008: bursts of TCP segments, objects near the page size",
-        unit: "segment",
+        about: "fio netio of 2008: blocks of 4 KiB over TCP, sender and receiver free or in step",
+        unit: "block",
         kind: Kind::Steady,
         tasks: PAIRS,
         placement: Placement::Spread,

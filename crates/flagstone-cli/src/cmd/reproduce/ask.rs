@@ -189,6 +189,8 @@ pub(super) struct Figures {
     pub(super) alloc_ns: f64,
     /// One free.
     pub(super) free_ns: f64,
+    /// All allocations and frees of one operation.
+    pub(super) allocator_ns: f64,
     /// Fresh slabs for each thousand operations.
     pub(super) page_allocs: f64,
     /// Pages fetched from zones for each thousand operations.
@@ -219,6 +221,7 @@ impl Figures {
             peak_bytes: row.peak_bytes,
             alloc_ns: row.alloc_ns,
             free_ns: row.free_ns,
+            allocator_ns: row.allocator_ns_per_op,
             page_allocs: row.page_allocs_per_1000_ops,
             zone_pages: row.zone_pages_per_1000_ops,
             free_high: row.free_high_per_1000_ops,
