@@ -7,6 +7,34 @@
 //! - `nostartfiles`: the C compiler's start-up objects run code of their own at both ends of a
 //!   program, in pages that nothing else of ours needs there.
 //! - `layout.ld`: which code lies together.
+//!
+//! It also tells the fast path where this machine's C library keeps its area of restartable
+//! sequences (`FLAGSTONE_RSEQ_CS`): a library that runs beside another one notices, and reads it.
+
+use std::ffi::{c_char, c_void};
+
+unsafe extern "C" {
+    fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
+}
+
+/// Bytes from the area's start to `rseq_cs`.
+const RSEQ_CS: isize = 8;
+
+/// Distance from the thread pointer to `rseq_cs` in this machine's C library; zero if unknown.
+fn rseq_cs() -> isize {
+    let of = |name: &str| std::env::var(name).unwrap_or_default();
+    if of("HOST") != of("TARGET") {
+        return 0;
+    }
+    // SAFETY: a null handle is the default search, the name ends in a zero.
+    let offset = unsafe { dlsym(std::ptr::null_mut(), c"__rseq_offset".as_ptr()) };
+    if offset.is_null() {
+        return 0;
+    }
+    // SAFETY: that symbol is a constant of type ptrdiff_t.
+    let offset = unsafe { offset.cast::<isize>().read() };
+    if offset == 0 { 0 } else { offset + RSEQ_CS }
+}
 
 fn main() {
     let folder = std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets it");
@@ -20,6 +48,7 @@ fn main() {
         println!("cargo::rustc-cdylib-link-arg=-Wl,{argument}");
     }
     println!("cargo::rustc-cdylib-link-arg=-nostartfiles");
+    println!("cargo::rustc-env=FLAGSTONE_RSEQ_CS={}", rseq_cs());
     for file in ["build.rs", "layout.ld"] {
         println!("cargo::rerun-if-changed={file}");
     }
