@@ -25,6 +25,7 @@ use core::arch::naked_asm;
 use core::ffi::c_void;
 use core::mem::offset_of;
 use flagstone_core::heap::{Gate, NEAR_MAX, TABLE_MAX};
+use flagstone_core::platform::CPU_STRIDE;
 use flagstone_linux::slots::{DENSE_OFFSET, MM_CID_BEHIND};
 use flagstone_linux::{rseq_pop, rseq_push, rseq_sequence};
 
@@ -37,8 +38,8 @@ pub const CS_OFFSET: isize = match isize::from_str_radix(env!("FLAGSTONE_RSEQ_CS
     Err(_) => 0,
 };
 
-/// Distance from the store's start, which is the gate, to the slots.
-const SLOTS_AT: usize = offset_of!(Store, slots);
+/// Distance from the store's start, which is the gate, to the first index's slots.
+const SLOTS_AT: usize = offset_of!(Store, slots) + CPU_STRIDE;
 const _: () = assert!(offset_of!(Store, heap) == 0, "the gate is first");
 
 macro_rules! allocating {
