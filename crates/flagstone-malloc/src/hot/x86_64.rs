@@ -6,13 +6,14 @@
 //!   far      the same with the gate, and the distance to the area loaded      ▸ .._anyhow
 //! ```
 //!
-//! What the time goes into is memory instructions, and then how many lines of decoded
-//! instructions there are (hence layout.ld starts each function in the middle of one). So what does not change is known when the library is linked: the
-//! slots' place, at a fixed distance from the heap, so that one register holds the address of
-//! both; and [`CS_OFFSET`], where the C library keeps `rseq_cs`. That one is the building
-//! machine's: where the program runs on another C library, the near gate stays shut, and
-//! `far` reads the distance. Conditional jumps go to a jump behind the `ret`: two bytes instead
-//! of six.
+//! What the time goes into is memory instructions, and the lines of decoded instructions that a
+//! pair takes: a third line for `free` costs 0.1 ns, a long displacement more in each instruction
+//! half of that (docs/bench-results.md). So what does not change is known when the library is
+//! linked: the slots' place, at a fixed distance from the heap, so that one register holds the
+//! address of both; and [`CS_OFFSET`], where the C library keeps `rseq_cs`. That one is the
+//! building machine's: beside another C library the near gate stays shut, and `far` reads the
+//! distance. Conditional jumps go to a jump behind the `ret`, two bytes instead of six, and
+//! layout.ld starts each function at a line.
 //!
 //! The near gate is shut before the heap is built, where there are no restartable sequences or
 //! the kernel keeps no `mm_cid` (before Linux 6.3), and where the slots are not at the place. The
