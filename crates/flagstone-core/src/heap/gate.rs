@@ -106,6 +106,8 @@ impl Gate {
     pub const PAGE_MAP_AT: usize = offset_of!(Self, page_map);
     /// Where [`Gate::raise`] stores how many bytes from the base pass the near gate.
     pub const NEAR_SPAN_AT: usize = offset_of!(Self, near_span);
+    /// Where it says, by a byte that is not zero, that the near gate is open.
+    pub const NEAR_AT: usize = offset_of!(Self, near);
     /// Where the near gate's classes are, a byte for each size up to [`NEAR_MAX`].
     pub const NEAR_CLASSES_AT: usize = offset_of!(Self, near_classes);
     /// Where the strides are, eight bytes for each cache: the multiplier, with the mask in its
@@ -168,7 +170,7 @@ impl Gate {
                 near.store(id as u8, Release);
             }
         }
-        self.near.store(true, Relaxed);
+        self.near.store(true, Release);
         self.raise(self.span.load(Relaxed));
     }
 
