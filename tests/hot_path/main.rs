@@ -58,6 +58,21 @@ mod tests {
     }
 
     #[test]
+    fn the_fast_path_lies_in_two_lines_of_code() {
+        each_path(|name, _, path| {
+            let at =
+                |instruction: Option<&iced_x86::Instruction>| instruction.map_or(0, |i| i.ip());
+            let (start, end) = (at(path.instructions.first()), at(path.instructions.last()));
+            assert_eq!(start % 64, 0, "{name} begins a line (layout.ld)");
+            assert!(
+                end - start < 128,
+                "{name}: {} bytes\n{path}",
+                end - start + 1
+            );
+        });
+    }
+
+    #[test]
     fn the_fast_path_locks_no_line() {
         each_path(|name, _, path| {
             assert_eq!(path.locked(), None, "{name}:\n{path}");
