@@ -7,9 +7,12 @@
 //! - `nostartfiles`: the C compiler's start-up objects run code of their own at both ends of a
 //!   program, in pages that nothing else of ours needs there.
 //! - `layout.ld`: which code lies together.
+//! - `-ldl`: `dlsym` has a library of its own before glibc 2.34. Since then, and in musl, that
+//!   library is empty and nothing comes of it. A build on an old system serves newer ones too.
 //!
 //! It also tells the fast path where this machine's C library keeps its area of restartable
-//! sequences (`FLAGSTONE_RSEQ_CS`): a library that runs beside another one notices, and reads it.
+//! sequences (`FLAGSTONE_RSEQ_CS`, and the configuration `flagstone_near`): a library that then
+//! runs beside another one notices, and reads it.
 
 use std::ffi::{c_char, c_void};
 
@@ -20,20 +23,22 @@ unsafe extern "C" {
 /// Bytes from the area's start to `rseq_cs`.
 const RSEQ_CS: isize = 8;
 
-/// Distance from the thread pointer to `rseq_cs` in this machine's C library; zero if unknown.
-fn rseq_cs() -> isize {
+/// Distance from the thread pointer to `rseq_cs` in this machine's C library, if all programs have
+/// the same: up to glibc 2.41 the area lies in the thread's own structure, behind the pointer.
+/// Later it lies before it, as far as the program's thread-local variables push it.
+fn rseq_cs() -> Option<isize> {
     let of = |name: &str| std::env::var(name).unwrap_or_default();
     if of("HOST") != of("TARGET") {
-        return 0;
+        return None;
     }
     // SAFETY: a null handle is the default search, the name ends in a zero.
     let offset = unsafe { dlsym(std::ptr::null_mut(), c"__rseq_offset".as_ptr()) };
     if offset.is_null() {
-        return 0;
+        return None;
     }
     // SAFETY: that symbol is a constant of type ptrdiff_t.
     let offset = unsafe { offset.cast::<isize>().read() };
-    if offset == 0 { 0 } else { offset + RSEQ_CS }
+    (offset > 0).then_some(offset + RSEQ_CS)
 }
 
 fn main() {
@@ -48,7 +53,12 @@ fn main() {
         println!("cargo::rustc-cdylib-link-arg=-Wl,{argument}");
     }
     println!("cargo::rustc-cdylib-link-arg=-nostartfiles");
-    println!("cargo::rustc-env=FLAGSTONE_RSEQ_CS={}", rseq_cs());
+    println!("cargo::rustc-cdylib-link-arg=-Wl,--push-state,--no-as-needed,-ldl,--pop-state");
+    println!("cargo::rustc-check-cfg=cfg(flagstone_near)");
+    if let Some(offset) = rseq_cs() {
+        println!("cargo::rustc-cfg=flagstone_near");
+        println!("cargo::rustc-env=FLAGSTONE_RSEQ_CS={offset}");
+    }
     for file in ["build.rs", "layout.ld"] {
         println!("cargo::rerun-if-changed={file}");
     }

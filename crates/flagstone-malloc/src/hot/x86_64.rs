@@ -25,28 +25,71 @@ use crate::init::{STORE, Store};
 use core::arch::naked_asm;
 use core::ffi::c_void;
 use core::mem::offset_of;
-use flagstone_core::heap::{Gate, NEAR_MAX, TABLE_MAX};
+#[cfg(flagstone_near)]
+use flagstone_core::heap::NEAR_MAX;
+use flagstone_core::heap::{Gate, TABLE_MAX};
 use flagstone_core::platform::CPU_STRIDE;
 use flagstone_linux::slots::{DENSE_OFFSET, MM_CID_BEHIND};
 use flagstone_linux::{rseq_pop, rseq_push, rseq_sequence};
 
 const _: () = assert!(Gate::STEP == 16, "malloc divides by 16");
 
-/// Distance from the thread pointer to `rseq_cs` in the C library of the building machine; zero
-/// if it has none. (build.rs)
+/// Distance from the thread pointer to `rseq_cs` in the C library of the building machine. Zero if
+/// that is not one distance (build.rs): then there is no near gate, and the far functions are all.
+#[cfg(flagstone_near)]
 pub const CS_OFFSET: isize = match isize::from_str_radix(env!("FLAGSTONE_RSEQ_CS"), 10) {
     Ok(offset) => offset,
     Err(_) => 0,
 };
+#[cfg(not(flagstone_near))]
+pub const CS_OFFSET: isize = 0;
 
 /// Distance from the store's start, which is the gate, to the first index's slots.
 const SLOTS_AT: usize = offset_of!(Store, slots) + CPU_STRIDE;
 const _: () = assert!(offset_of!(Store, heap) == 0, "the gate is first");
 
+/// What `malloc` does with the gate, the distance to the area loaded.
+macro_rules! malloc_far {
+    ($anyhow:path) => {
+        naked_asm!(
+            "cmp rdi, {size_max}",
+            "ja {anyhow}",
+            "mov r8, qword ptr [rip + {dense}]",
+            "lea eax, [rdi + 15]",
+            "shr eax, 4",
+            "lea rcx, [rip + {store} + {slots}]",
+            "movzx esi, byte ptr [rcx + rax + {classes}]",
+            "test r8, r8",
+            "jz {anyhow}",
+            rseq_sequence!("r9", "r8"; rseq_pop!(
+                "r8 + {index}", "rcx", "rsi", "r10", "r9", "rax", "{anyhow}", ""
+            )),
+            "ret",
+            size_max = const TABLE_MAX,
+            store = sym STORE,
+            slots = const SLOTS_AT,
+            classes = const Gate::CLASSES_AT as isize - SLOTS_AT as isize,
+            dense = sym DENSE_OFFSET,
+            index = const MM_CID_BEHIND,
+            anyhow = sym $anyhow,
+        )
+    };
+}
+
 macro_rules! allocating {
     ($($(#[$doc:meta])* $name:ident in $section:literal or $far:ident in $far_section:literal
        or $anyhow:path;)*) => {$(
         $(#[$doc])*
+        #[cfg(not(flagstone_near))]
+        #[unsafe(link_section = $section)]
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $name(size: usize) -> *mut c_void {
+            malloc_far!($anyhow)
+        }
+
+        $(#[$doc])*
+        #[cfg(flagstone_near)]
         #[unsafe(link_section = $section)]
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
@@ -87,31 +130,11 @@ macro_rules! allocating {
             )
         }
 
+        #[cfg(flagstone_near)]
         #[unsafe(link_section = $far_section)]
         #[unsafe(naked)]
         extern "C" fn $far(size: usize) -> *mut c_void {
-            naked_asm!(
-                "cmp rdi, {size_max}",
-                "ja {anyhow}",
-                "mov r8, qword ptr [rip + {dense}]",
-                "lea eax, [rdi + 15]",
-                "shr eax, 4",
-                "lea rcx, [rip + {store} + {slots}]",
-                "movzx esi, byte ptr [rcx + rax + {classes}]",
-                "test r8, r8",
-                "jz {anyhow}",
-                rseq_sequence!("r9", "r8"; rseq_pop!(
-                    "r8 + {index}", "rcx", "rsi", "r10", "r9", "rax", "{anyhow}", ""
-                )),
-                "ret",
-                size_max = const TABLE_MAX,
-                store = sym STORE,
-                slots = const SLOTS_AT,
-                classes = const Gate::CLASSES_AT as isize - SLOTS_AT as isize,
-                dense = sym DENSE_OFFSET,
-                index = const MM_CID_BEHIND,
-                anyhow = sym $anyhow,
-            )
+            malloc_far!($anyhow)
         }
     )*};
 }
@@ -145,12 +168,50 @@ macro_rules! admit_address {
     };
 }
 
+/// What `free` does with the gate, the distance to the area loaded.
+macro_rules! free_far {
+    () => {
+        naked_asm!(
+            admit_address!("{anyhow}"),
+            "mov r8, qword ptr [rip + {dense}]",
+            "test r8, r8",
+            "jz {anyhow}",
+            rseq_sequence!("r9", "r8"; rseq_push!(
+                "r8 + {index}", "rdx", "rax", "r10", "r9", "rdi", "{anyhow}", ""
+            )),
+            "ret",
+            store = sym STORE,
+            slots = const SLOTS_AT,
+            base = const Gate::BASE_AT as isize - SLOTS_AT as isize,
+            span = const Gate::SPAN_AT as isize - SLOTS_AT as isize,
+            page_map = const Gate::PAGE_MAP_AT as isize - SLOTS_AT as isize,
+            strides = const Gate::STRIDES_AT as isize - SLOTS_AT as isize,
+            dense = sym DENSE_OFFSET,
+            index = const MM_CID_BEHIND,
+            anyhow = sym free_anyhow,
+        )
+    };
+}
+
 macro_rules! freeing {
     ($($(#[$doc:meta])* $name:ident in $section:literal;)*) => {$(
         $(#[$doc])*
         ///
         /// # Safety
         /// 1. `address` is null or a live block, which nobody uses again.
+        #[cfg(not(flagstone_near))]
+        #[unsafe(link_section = $section)]
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(address: *mut c_void) {
+            free_far!()
+        }
+
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// 1. `address` is null or a live block, which nobody uses again.
+        #[cfg(flagstone_near)]
         #[unsafe(link_section = $section)]
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
@@ -182,28 +243,11 @@ macro_rules! freeing {
 ///
 /// # Safety
 /// 1. As for [`free`].
+#[cfg(flagstone_near)]
 #[unsafe(link_section = ".text.hot.flagstone_far_free")]
 #[unsafe(naked)]
 unsafe extern "C" fn free_far(address: *mut c_void) {
-    naked_asm!(
-        admit_address!("{anyhow}"),
-        "mov r8, qword ptr [rip + {dense}]",
-        "test r8, r8",
-        "jz {anyhow}",
-        rseq_sequence!("r9", "r8"; rseq_push!(
-            "r8 + {index}", "rdx", "rax", "r10", "r9", "rdi", "{anyhow}", ""
-        )),
-        "ret",
-        store = sym STORE,
-        slots = const SLOTS_AT,
-        base = const Gate::BASE_AT as isize - SLOTS_AT as isize,
-        span = const Gate::SPAN_AT as isize - SLOTS_AT as isize,
-        page_map = const Gate::PAGE_MAP_AT as isize - SLOTS_AT as isize,
-        strides = const Gate::STRIDES_AT as isize - SLOTS_AT as isize,
-        dense = sym DENSE_OFFSET,
-        index = const MM_CID_BEHIND,
-        anyhow = sym free_anyhow,
-    )
+    free_far!()
 }
 
 allocating! {
