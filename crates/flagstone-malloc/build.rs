@@ -11,7 +11,7 @@
 //!   library is empty and nothing comes of it. A build on an old system serves newer ones too.
 //!
 //! It also tells the fast path where this machine's C library keeps its area of restartable
-//! sequences (`FLAGSTONE_RSEQ_CS`, and the configuration `flagstone_near`): a library that then
+//! sequences (`RSEQ_CS_OFFSET`, and the configuration `flagstone_near`): a library that then
 //! runs beside another one notices, and reads it.
 
 use std::ffi::{c_char, c_void};
@@ -57,7 +57,7 @@ fn main() {
     println!("cargo::rustc-check-cfg=cfg(flagstone_near)");
     if let Some(offset) = rseq_cs() {
         println!("cargo::rustc-cfg=flagstone_near");
-        println!("cargo::rustc-env=FLAGSTONE_RSEQ_CS={offset}");
+        println!("cargo::rustc-env=RSEQ_CS_OFFSET={offset}");
     }
     for file in ["build.rs", "layout.ld"] {
         println!("cargo::rerun-if-changed={file}");

@@ -37,7 +37,7 @@ const _: () = assert!(Gate::STEP == 16, "malloc divides by 16");
 /// Distance from the thread pointer to `rseq_cs` in the C library of the building machine. Zero if
 /// that is not one distance (build.rs): then there is no near gate, and the far functions are all.
 #[cfg(flagstone_near)]
-pub const CS_OFFSET: isize = match isize::from_str_radix(env!("FLAGSTONE_RSEQ_CS"), 10) {
+pub const CS_OFFSET: isize = match isize::from_str_radix(env!("RSEQ_CS_OFFSET"), 10) {
     Ok(offset) => offset,
     Err(_) => 0,
 };
