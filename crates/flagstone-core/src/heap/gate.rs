@@ -162,9 +162,12 @@ impl Gate {
         self.size_end.store(size_max + 1, Release);
     }
 
-    /// Opens the near gate of an open gate: for a platform whose slots lie where the fast path
-    /// that reads it expects them.
+    /// Opens the near gate of an open gate, for a platform whose slots lie where the fast path
+    /// that reads it expects them. A gate that is closed stays closed, the near one too.
     pub fn open_near(&self) {
+        if self.size_end.load(Relaxed) == 0 {
+            return;
+        }
         for (size, near) in self.near_classes.iter().enumerate() {
             if let Some((id, _)) = self.admit_size(size) {
                 near.store(id as u8, Release);
@@ -259,6 +262,8 @@ mod tests {
         let gate = Gate::new();
         gate.classes().fill(0, 16, 3);
         gate.classes().fill(16, 2048, 4);
+        gate.open_near();
+        assert!(!gate.near.load(Relaxed), "behind a closed gate");
         let mut memory = [0u64; 2];
         let there = NonNull::from(&mut memory).cast();
         // SAFETY: the area is only handed on here, never read.
