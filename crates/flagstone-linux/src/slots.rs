@@ -24,7 +24,7 @@ use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::ops::Range;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use flagstone_core::base::CpuId;
 use flagstone_core::platform::percpu::{exchange_owned, pop_owned, push_owned};
 use flagstone_core::platform::{CpuArea, LockKind, MAX_CACHES, Platform, RawLock, SheafWord, Slot};
@@ -40,26 +40,54 @@ const SLOTS: usize = 2 * MAX_CACHES;
 /// more CPUs takes the heap's memory, and the longer path that looks it up.
 const PLACE_CPUS: u32 = 448;
 
-/// The fixed place of one heap's slots, in the library's zeroed data, so that a fast path written
+/// A fixed place for one heap's slots, in a program's zeroed data, so that a fast path written
 /// for it knows the address when it is linked.
 #[repr(C, align(4096))]
+#[derive(Debug)]
 pub struct Place(UnsafeCell<[u8; CpuArea::bytes_for(PLACE_CPUS)]>);
 
 // SAFETY: given to one heap, which uses it through slot steps only.
 unsafe impl Sync for Place {}
 
+impl Place {
+    /// A place that nobody was given yet.
+    #[must_use]
+    #[allow(clippy::new_without_default, reason = "only useful in a static")]
+    pub const fn new() -> Self {
+        Self(UnsafeCell::new([0; CpuArea::bytes_for(PLACE_CPUS)]))
+    }
+}
+
 pub use crate::rseq::{DENSE_OFFSET, MM_CID_BEHIND};
 
-/// See [`Place`].
-pub static PLACE: Place = Place(UnsafeCell::new([0; CpuArea::bytes_for(PLACE_CPUS)]));
-static PLACE_GIVEN: AtomicBool = AtomicBool::new(false);
+/// The place for the next heap that asks for slots, if one was offered.
+static OFFERED: AtomicPtr<Place> = AtomicPtr::new(core::ptr::null_mut());
+/// The place that was given to a heap.
+static GIVEN: AtomicPtr<Place> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Offers a place to the next heap that is built; once, and before it is.
+pub fn offer(place: &'static Place) {
+    OFFERED.store(core::ptr::from_ref(place).cast_mut(), Ordering::Relaxed);
+}
 
 /// `Platform::slot_memory`.
 pub fn memory(bytes: usize) -> Option<NonNull<u8>> {
-    if bytes > size_of::<Place>() || PLACE_GIVEN.swap(true, Ordering::Relaxed) {
+    if bytes > size_of::<Place>() {
         return None;
     }
-    NonNull::new(PLACE.0.get().cast())
+    let place = OFFERED.swap(core::ptr::null_mut(), Ordering::Relaxed);
+    GIVEN.store(place, Ordering::Relaxed);
+    NonNull::new(place.cast())
+}
+
+/// Whether a heap's slots are at `place`, and the dense index is found from the distance
+/// `cs_offset` of `rseq_cs` to the thread pointer: what a fast path that has both as constants
+/// must ask before it is let through.
+#[must_use]
+pub fn lie_at(place: &'static Place, cs_offset: isize) -> bool {
+    cs_offset != 0
+        && DENSE_OFFSET.load(Ordering::Relaxed) == cs_offset
+        && core::ptr::eq(GIVEN.load(Ordering::Relaxed), place)
 }
 
 /// A lock on its own cache line.

@@ -3,7 +3,7 @@
 //! `malloc` and `free` themselves are in `hot`. [`allocate`] and [`release`] are the same for the
 //! functions of this library: a gate, a slot step, and for all else cold functions.
 
-use crate::init::{HEAP, heap};
+use crate::init::{heap, static_heap};
 use core::ffi::c_void;
 use core::ptr::{NonNull, null_mut};
 use flagstone_core::platform::{Fault, Platform};
@@ -48,7 +48,7 @@ unsafe extern "C" fn free_cold(address: *mut c_void) {
 /// `malloc` for the functions of this library.
 #[inline(always)]
 pub fn allocate(size: usize) -> *mut c_void {
-    match HEAP.alloc_fast(size) {
+    match static_heap().alloc_fast(size) {
         Some(block) => block.as_ptr().cast(),
         None => malloc_cold(size),
     }
@@ -61,7 +61,7 @@ pub fn allocate(size: usize) -> *mut c_void {
 #[inline(always)]
 pub unsafe fn release(address: *mut c_void) {
     // SAFETY: obligation 1.
-    if unsafe { !HEAP.free_fast(address.cast()) } {
+    if unsafe { !static_heap().free_fast(address.cast()) } {
         // SAFETY: obligation 1.
         unsafe { free_cold(address) };
     }
@@ -85,7 +85,7 @@ pub unsafe extern "C" fn cfree(address: *mut c_void) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free_sized(address: *mut c_void, size: usize) {
     // SAFETY: obligation 1.
-    unsafe { HEAP.free_sized(address.cast(), size) };
+    unsafe { static_heap().free_sized(address.cast(), size) };
 }
 
 /// C23 7.24.3.5: the caller knows size and alignment; see [`free_sized`].
@@ -97,7 +97,7 @@ pub unsafe extern "C" fn free_aligned_sized(address: *mut c_void, align: usize, 
     // An aligned block holds its size, and may be as large as the alignment rounds that up.
     let most = size.max(1).checked_next_multiple_of(align.max(1));
     // SAFETY: obligation 1.
-    unsafe { HEAP.free_within(address.cast(), size, most.unwrap_or(size)) };
+    unsafe { static_heap().free_within(address.cast(), size, most.unwrap_or(size)) };
 }
 
 /// C23 7.24.3.2.
@@ -106,7 +106,7 @@ pub extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
     let Some(bytes) = count.checked_mul(size) else {
         return out_of_memory();
     };
-    match HEAP.alloc_fast(bytes) {
+    match static_heap().alloc_fast(bytes) {
         Some(block) => {
             // SAFETY: the block has at least that many bytes.
             unsafe { block.write_bytes(0, bytes) };

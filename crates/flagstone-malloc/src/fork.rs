@@ -6,7 +6,7 @@
 //! first, and other libraries' handlers may allocate: whoever else registers comes through here
 //! first, be it a library whose constructor ran before ours.
 
-use crate::init::HEAP;
+use crate::init::static_heap;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use flagstone_linux::fork::Handler;
@@ -46,16 +46,16 @@ pub fn register() {
 
 extern "C" fn prepare() {
     flagstone_linux::fork::prepare();
-    HEAP.fork_prepare();
+    static_heap().fork_prepare();
 }
 
 extern "C" fn parent() {
-    HEAP.fork_done();
+    static_heap().fork_done();
     flagstone_linux::fork::parent();
 }
 
 extern "C" fn child() {
     flagstone_linux::fork::child();
-    HEAP.fork_done();
+    static_heap().fork_done();
     crate::report::forked();
 }

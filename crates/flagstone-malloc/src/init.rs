@@ -8,14 +8,32 @@
 //! and every cold path asks [`heap`]. Fork handlers are registered by a constructor: before that
 //! no other thread exists that could be in the middle of anything.
 
-use crate::{env, fork, inspect, report};
+use crate::{env, fork, hot, inspect, report};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use flagstone_core::heap::{Heap, HeapConfig};
 use flagstone_core::platform::Platform;
+use flagstone_linux::slots::{self, Place};
 use flagstone_linux::{Linux, limits};
 
-/// The heap of this process. Hot paths use it directly; all else goes through [`heap`].
-pub static HEAP: Heap<Linux> = Heap::new();
+/// All that is large and static, in one piece: what lies at a fixed distance from what a hot path
+/// has in a register already needs no address of its own.
+#[repr(C)]
+pub struct Store {
+    pub heap: Heap<Linux>,
+    pub slots: Place,
+}
+
+/// The heap of this process and the slots of its CPUs.
+pub static STORE: Store = Store {
+    heap: Heap::new(),
+    slots: Place::new(),
+};
+
+/// The heap, built or not. Hot paths use it directly; all else goes through [`heap`].
+#[inline(always)]
+pub fn static_heap() -> &'static Heap<Linux> {
+    &STORE.heap
+}
 
 const COLD: u32 = 0;
 const BUILDING: u32 = 1;
@@ -29,7 +47,7 @@ static BUILDER: AtomicU64 = AtomicU64::new(0);
 #[inline]
 pub fn heap() -> Option<&'static Heap<Linux>> {
     if STAGE.load(Ordering::Acquire) == READY || build() {
-        Some(&HEAP)
+        Some(static_heap())
     } else {
         None
     }
@@ -58,7 +76,11 @@ fn build() -> bool {
         policy: env::policy(),
         span_bytes: limits::reservation_wish(),
     };
-    let built = HEAP.init(&config).is_ok();
+    slots::offer(&STORE.slots);
+    let built = STORE.heap.init(&config).is_ok();
+    if built && slots::lie_at(&STORE.slots, hot::CS_OFFSET) {
+        STORE.heap.open_near();
+    }
     BUILDER.store(0, Ordering::Relaxed);
     // After a refusal the next call asks again: memory may have come back.
     STAGE.store(if built { READY } else { COLD }, Ordering::Release);

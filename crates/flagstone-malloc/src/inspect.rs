@@ -5,7 +5,7 @@
 //! and resident free blocks, `hblks`/`hblkhd` huge blocks, `ordblks` free blocks, `keepcost` what a
 //! trim could give back at once.
 
-use crate::init::{HEAP, heap};
+use crate::init::{heap, static_heap};
 use crate::line::Line;
 use core::ffi::{c_char, c_int, c_void};
 use core::fmt::Write;
@@ -32,7 +32,7 @@ pub unsafe extern "C" fn malloc_usable_size(address: *mut c_void) -> usize {
 /// Gives free memory back to the system, but `keep` bytes; 1 if there was any, else 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc_trim(keep: usize) -> c_int {
-    c_int::from(HEAP.trim(keep) != 0)
+    c_int::from(static_heap().trim(keep) != 0)
 }
 
 /// Where the heap's bytes are: `held` by the program, of the `blocks` of pages cut into slabs and
@@ -51,7 +51,7 @@ struct Account {
 impl Account {
     /// As it is now; all zero before the first allocation.
     fn now() -> Self {
-        let Some(ready) = HEAP.ready_if_built() else {
+        let Some(ready) = static_heap().ready_if_built() else {
             return Self::default();
         };
         let pages = ready.slabs().pages().snapshot();

@@ -12,6 +12,9 @@
 //!
 //! Zeroed memory is a closed gate: no size and no address passes, so a heap in a zeroed static is
 //! safe to use before it is built, and stays closed where the platform has no fast slots.
+//!
+//! Behind the gate stands a second, near one, for a fast path that knows more when it is compiled
+//! than this file does: [`Gate::open_near`]. What passes it would pass the gate.
 
 use super::class::ClassTable;
 use crate::platform::CpuArea;
@@ -19,7 +22,7 @@ use crate::platform::MAX_CACHES;
 use core::mem::offset_of;
 use core::ptr::NonNull;
 use core::sync::atomic::{
-    AtomicPtr, AtomicU32, AtomicUsize,
+    AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
 
@@ -28,41 +31,42 @@ pub const ALIGN_SHIFT: u32 = 4;
 
 /// Tells whether an address is the start of an object of one cache.
 ///
-/// With `magic = ceil(2^32 / size)`, `size` divides `distance` exactly if
-/// `distance * magic mod 2^32 < magic` (Lemire, Kaser and Kurz, "Faster remainder by direct
-/// computation", 2019), for sizes and distances up to [`STRIDE_MAX`]. A zero `mask` lets every
-/// address pass: for caches with longer slabs, whose objects are checked when they reach their
-/// slab.
+/// With `magic = 2^64 / size`, rounded up a little, `size` divides `distance` exactly if
+/// `distance * magic mod 2^64 < magic` (Lemire, Kaser and Kurz, "Faster remainder by direct
+/// computation", 2019). How little: by less than `2^64 / (size * (size + slab))`, which is more
+/// than 2^31 for sizes and slabs up to [`STRIDE_MAX`]. So the lowest sixteen bits are free to be
+/// the mask that makes a distance of an address, and mask and multiplier are one number.
+///
+/// A zero mask lets every address pass: for caches with longer slabs, whose objects are checked
+/// when they reach their slab. (A number of zero lets none pass: that of a cache that is none.)
 #[derive(Debug)]
-#[repr(C)]
-struct Stride {
-    mask: AtomicU32,
-    magic: AtomicU32,
-}
+#[repr(transparent)]
+struct Stride(AtomicU64);
 
 /// Largest slab, in bytes, whose strides the fast path checks.
 const STRIDE_MAX: usize = 64 << 10;
+/// The bits of a stride that are the mask.
+const MASK: u64 = STRIDE_MAX as u64 - 1;
 
 impl Stride {
     const fn new() -> Self {
-        Self {
-            mask: AtomicU32::new(0),
-            magic: AtomicU32::new(1),
-        }
+        Self(AtomicU64::new(0))
     }
 
     fn set(&self, size: usize, slab_bytes: usize) {
-        if slab_bytes.is_power_of_two() && slab_bytes <= STRIDE_MAX {
-            self.magic
-                .store((1u64 << 32).div_ceil(size as u64) as u32, Relaxed);
-            self.mask.store(slab_bytes as u32 - 1, Relaxed);
-        }
+        let magic = if slab_bytes.is_power_of_two() && slab_bytes <= STRIDE_MAX {
+            let least = u64::MAX / size as u64 + 1;
+            least.next_multiple_of(MASK + 1) | (slab_bytes as u64 - 1)
+        } else {
+            MASK + 1
+        };
+        self.0.store(magic, Relaxed);
     }
 
     #[inline(always)]
     fn starts_at(&self, address: usize) -> bool {
-        let magic = self.magic.load(Relaxed);
-        (address as u32 & self.mask.load(Relaxed)).wrapping_mul(magic) < magic
+        let magic = self.0.load(Relaxed);
+        (address as u64 & magic & MASK).wrapping_mul(magic) < magic
     }
 }
 
@@ -78,9 +82,19 @@ pub struct Gate {
     page_map: AtomicPtr<u8>,
     area: AtomicPtr<u8>,
     page_shift: AtomicUsize,
+    /// Bytes from the base that pass the near gate; zero: closed.
+    near_span: AtomicUsize,
+    /// Whether the near gate follows the gate.
+    near: AtomicBool,
     strides: [Stride; MAX_CACHES],
+    /// The near gate's classes, one byte for each size; zero: does not pass.
+    near_classes: [AtomicU8; NEAR_MAX + 1],
     classes: ClassTable,
 }
+
+/// Largest size that passes the near gate, in bytes. A byte for each size saves the two
+/// instructions that round; doubling it costs a KiB of every process.
+pub const NEAR_MAX: usize = 1024;
 
 /// The layout, for a fast path in assembly. A gate is the first thing in its heap.
 impl Gate {
@@ -90,7 +104,14 @@ impl Gate {
     pub const BASE_AT: usize = offset_of!(Self, base);
     /// Where the page map's address is.
     pub const PAGE_MAP_AT: usize = offset_of!(Self, page_map);
-    /// Where the strides are, eight bytes for each cache: mask, then multiplier.
+    /// Where [`Gate::raise`] stores how many bytes from the base pass the near gate.
+    pub const NEAR_SPAN_AT: usize = offset_of!(Self, near_span);
+    /// Where it says, by a byte that is not zero, that the near gate is open.
+    pub const NEAR_AT: usize = offset_of!(Self, near);
+    /// Where the near gate's classes are, a byte for each size up to [`NEAR_MAX`].
+    pub const NEAR_CLASSES_AT: usize = offset_of!(Self, near_classes);
+    /// Where the strides are, eight bytes for each cache: the multiplier, with the mask in its
+    /// lowest sixteen bits.
     pub const STRIDES_AT: usize = offset_of!(Self, strides);
     /// Where the table of size classes is, a byte for each [`Gate::STEP`] bytes of size.
     pub const CLASSES_AT: usize = offset_of!(Self, classes);
@@ -110,6 +131,9 @@ impl Gate {
             page_map: AtomicPtr::new(core::ptr::null_mut()),
             area: AtomicPtr::new(core::ptr::null_mut()),
             page_shift: AtomicUsize::new(0),
+            near_span: AtomicUsize::new(0),
+            near: AtomicBool::new(false),
+            near_classes: [const { AtomicU8::new(0) }; NEAR_MAX + 1],
             strides: [const { Stride::new() }; MAX_CACHES],
             classes: ClassTable::new(),
         }
@@ -138,11 +162,29 @@ impl Gate {
         self.size_end.store(size_max + 1, Release);
     }
 
+    /// Opens the near gate of an open gate, for a platform whose slots lie where the fast path
+    /// that reads it expects them. A gate that is closed stays closed, the near one too.
+    pub fn open_near(&self) {
+        if self.size_end.load(Relaxed) == 0 {
+            return;
+        }
+        for (size, near) in self.near_classes.iter().enumerate() {
+            if let Some((id, _)) = self.admit_size(size) {
+                near.store(id as u8, Release);
+            }
+        }
+        self.near.store(true, Release);
+        self.raise(self.span.load(Relaxed));
+    }
+
     /// Lets addresses pass up to `limit` bytes from the base: the page map grows with the heap.
     #[inline]
     pub fn raise(&self, limit: usize) {
         if self.size_end.load(Relaxed) != 0 {
             self.span.store(limit, Release);
+            if self.near.load(Relaxed) {
+                self.near_span.store(limit, Release);
+            }
         }
     }
 
@@ -206,6 +248,37 @@ impl Gate {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn objects_of_long_slabs_pass_anywhere_and_those_of_no_cache_nowhere() {
+        let stride = Stride::new();
+        assert!(!stride.starts_at(0));
+        stride.set(24 << 10, 2 * STRIDE_MAX);
+        assert!((0..4 * STRIDE_MAX).all(|offset| stride.starts_at(offset)));
+    }
+
+    #[test]
+    fn the_near_gate_is_shut_until_it_is_opened_and_then_tells_what_the_gate_tells() {
+        let gate = Gate::new();
+        gate.classes().fill(0, 16, 3);
+        gate.classes().fill(16, 2048, 4);
+        gate.open_near();
+        assert!(!gate.near.load(Relaxed), "behind a closed gate");
+        let mut memory = [0u64; 2];
+        let there = NonNull::from(&mut memory).cast();
+        // SAFETY: the area is only handed on here, never read.
+        gate.open(2048, there, there, 12, unsafe { CpuArea::new(there) });
+        gate.raise(4096);
+        let near = |size: usize| usize::from(gate.near_classes[size].load(Relaxed));
+        assert_eq!((near(1), gate.near_span.load(Relaxed)), (0, 0));
+        gate.open_near();
+        assert_eq!(gate.near_span.load(Relaxed), 4096);
+        gate.raise(8192);
+        assert_eq!(gate.near_span.load(Relaxed), 8192);
+        for size in 0..=NEAR_MAX {
+            assert_eq!(Some(near(size)), gate.admit_size(size).map(|(id, _)| id));
+        }
+    }
 
     #[test]
     fn only_starts_of_objects_pass_a_stride() {

@@ -49,6 +49,11 @@ impl<P: Platform> Heap<P> {
         }
     }
 
+    /// Lets a fast path pass that knows where this platform's slots are: [`Gate::open_near`].
+    pub fn open_near(&self) {
+        self.gate.open_near();
+    }
+
     /// A block of at least `size` bytes, aligned to [`MIN_ALIGN`]; `None` when memory is
     /// exhausted.
     #[inline(always)]

@@ -59,9 +59,10 @@ pub const SHEAF_FRAME_BYTES: usize = SHEAF_HEADER_BYTES + ENTRY;
 /// Bytes of an entry.
 const ENTRY: usize = size_of::<usize>();
 
-/// Bytes from the base to the entry that the word zero stands for. Why 16: the entry below it,
-/// too, is inside the zeroes at the base.
-pub const WORD_BIAS: usize = 16;
+/// Bytes from the base to the entry that the word zero stands for: the last of the zeroes, and
+/// the entry below it is one too. Why the last: a sequence that has the address of the first CPU's
+/// slots in a register then reaches words and entries with short displacements.
+pub const WORD_BIAS: usize = CPU_STRIDE - ENTRY;
 
 /// What lies in a slot that never held an object: not zero, and no object's address.
 pub const ENTRY_UNUSED: usize = 1;
@@ -165,11 +166,19 @@ impl CpuArea {
         Self { base }
     }
 
-    /// Where the area starts: the address that sheaf words count from.
+    /// Where the area starts, with the zeroes.
     #[inline]
     #[must_use]
     pub const fn base(self) -> NonNull<u8> {
         self.base
+    }
+
+    /// Where the slots of the first CPU are, [`CPU_STRIDE`] bytes behind the start.
+    #[inline]
+    #[must_use]
+    pub const fn slots(self) -> NonNull<u8> {
+        // SAFETY: an area has that many bytes before any CPU's.
+        unsafe { self.base.byte_add(CPU_STRIDE) }
     }
 
     /// The word in which a slot keeps its sheaf.

@@ -28,7 +28,7 @@ use core::ptr::NonNull;
 use flagstone_core::platform::{CPU_STRIDE, CpuArea, SheafWord, Slot, WORD_BIAS};
 
 const _: () = assert!(CPU_STRIDE == 1 << 12, "the sequences shift by 12");
-const _: () = assert!(WORD_BIAS == 16, "the sequences add it");
+const _: () = assert!(WORD_BIAS == 4088, "the sequences add it");
 
 core::arch::global_asm!(".weak __rseq_offset", ".weak __rseq_size");
 
@@ -145,7 +145,7 @@ macro_rules! steps {
                 asm!(
                     sequence!(
                         word!(),
-                        "ldr {object}, [{entry}, 8]",
+                        "ldr {object}, [{entry}, 4080]",
                         $window,
                         "cbz {object}, 3f",
                         "sub {word}, {word}, 8",
@@ -181,12 +181,12 @@ macro_rules! steps {
                     sequence!(
                         word!(),
                         $window,
-                        "ldr {there}, [{entry}, 16]",
+                        "ldr {there}, [{entry}, 4088]",
                         "cbz {there}, {refused}",
-                        "ldr {there}, [{entry}, 8]",
+                        "ldr {there}, [{entry}, 4080]",
                         "cmp {there}, {object}",
                         "b.eq {refused}",
-                        "str {object}, [{entry}, 16]",
+                        "str {object}, [{entry}, 4088]",
                         "add {word}, {word}, 8",
                         "str {word}, [{t}, 4096]",
                     ),

@@ -30,7 +30,10 @@ use core::ptr::NonNull;
 use flagstone_core::platform::{CPU_STRIDE, CpuArea, SheafWord, Slot, WORD_BIAS};
 
 const _: () = assert!(CPU_STRIDE == 1 << 12, "the sequences shift by 12");
-const _: () = assert!(WORD_BIAS == 16, "the sequences add it");
+const _: () = assert!(
+    CPU_STRIDE - WORD_BIAS == 8,
+    "the sequences subtract it from the first slots' address"
+);
 
 core::arch::global_asm!(".weak __rseq_offset", ".weak __rseq_size");
 
@@ -62,7 +65,8 @@ macro_rules! rseq_sequence {
     };
 }
 
-/// The way to a slot's word: the index's block to `$cpu`, the word to `$word`.
+/// The way to a slot's word: the index's block to `$cpu`, the word to `$word`. `$base` holds the
+/// address of the first index's block (`CpuArea::slots`).
 #[macro_export]
 macro_rules! rseq_word {
     ($index:literal, $base:literal, $slot:literal, $cpu:literal, $word:literal) => {
@@ -86,7 +90,7 @@ macro_rules! rseq_word {
             $cpu,
             " + ",
             $slot,
-            " * 8 + 4096]\n",
+            " * 8]\n",
         )
     };
 }
@@ -105,7 +109,7 @@ macro_rules! rseq_pop {
             $base,
             " + ",
             $word,
-            " + 8]\n",
+            " - 16]\n",
             $window,
             "\n",
             "test ",
@@ -123,7 +127,7 @@ macro_rules! rseq_pop {
             $cpu,
             " + ",
             $slot,
-            " * 8 + 4096], ",
+            " * 8], ",
             $word,
             "\n",
         )
@@ -143,7 +147,7 @@ macro_rules! rseq_push {
             $base,
             " + ",
             $word,
-            " + 16], 0\n",
+            " - 8], 0\n",
             "je ",
             $refused,
             "\n",
@@ -151,7 +155,7 @@ macro_rules! rseq_push {
             $base,
             " + ",
             $word,
-            " + 8], ",
+            " - 16], ",
             $object,
             "\n",
             "je ",
@@ -161,7 +165,7 @@ macro_rules! rseq_push {
             $base,
             " + ",
             $word,
-            " + 16], ",
+            " - 8], ",
             $object,
             "\n",
             "add ",
@@ -171,7 +175,7 @@ macro_rules! rseq_push {
             $cpu,
             " + ",
             $slot,
-            " * 8 + 4096], ",
+            " * 8], ",
             $word,
             "\n",
         )
@@ -254,7 +258,7 @@ macro_rules! steps {
                     t = out(reg) _,
                     word = out(reg) _,
                     object = out(reg) object,
-                    base = in(reg) area.base().as_ptr(),
+                    base = in(reg) area.slots().as_ptr(),
                     slot = in(reg) slot.index(),
                     cs = in(reg) cs_offset(),
                     index = in(reg) index_offset(),
@@ -283,7 +287,7 @@ macro_rules! steps {
                     t = out(reg) _,
                     word = out(reg) _,
                     object = in(reg) object.as_ptr(),
-                    base = in(reg) area.base().as_ptr(),
+                    base = in(reg) area.slots().as_ptr(),
                     slot = in(reg) slot.index(),
                     cs = in(reg) cs_offset(),
                     index = in(reg) index_offset(),

@@ -12,7 +12,7 @@ mod refused;
 use self::refused::{new_again, new_again_nothrow};
 use crate::aligned::allocate_aligned;
 use crate::c_abi::{allocate, release};
-use crate::init::HEAP;
+use crate::init::static_heap;
 use core::ffi::c_void;
 use core::ptr::NonNull;
 use flagstone_core::heap::MIN_ALIGN;
@@ -55,7 +55,7 @@ fn new_nothrow(align: Align, size: usize) -> *mut c_void {
 #[inline(always)]
 fn fast(align: Align, size: usize) -> Option<NonNull<u8>> {
     if align <= MIN_ALIGN {
-        HEAP.alloc_fast(size)
+        static_heap().alloc_fast(size)
     } else {
         None
     }

@@ -14,6 +14,11 @@ use core::ffi::c_void;
 mod portable;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
+#[cfg(target_arch = "x86_64")]
+pub use x86_64::CS_OFFSET;
+#[cfg(not(target_arch = "x86_64"))]
+/// No fast path here knows where the C library's area is.
+pub const CS_OFFSET: isize = 0;
 
 /// `malloc`, whatever it takes.
 #[inline(never)]

@@ -1,135 +1,267 @@
 //! Gate and slot step in one piece, for the System V calling convention.
 //!
 //! ```text
-//!   malloc   size ≤ TABLE_MAX ─► class table ─► pop  ─► ret       ▸ otherwise malloc_anyhow
-//!   free     in the span ─► page map ─► start? ─► push ─► ret     ▸ otherwise free_anyhow
+//!   malloc   size ≤ NEAR_MAX ─► near classes ─► pop  ─► ret     ▸ shut: far    ▸ empty: malloc_anyhow
+//!   free     in the near span ─► page map ─► start? ─► push ─► ret   ▸ shut: far    ▸ free_anyhow
+//!   far      the same with the gate, and the distance to the area loaded      ▸ .._anyhow
 //! ```
 //!
-//! What the time goes into is memory instructions: on Zen 5 each one costs a third of a cycle in
-//! a pair, an arithmetic one a tenth. So what does not change is an address known when the library
-//! is linked (the slots' place), the two numbers of a stride share a word, and the index is read
-//! at a fixed distance from `rseq_cs`. The gate's upper bound of sizes is not read: sizes it does
-//! not serve have cache 0 in the table, whose slots are always absent.
+//! What the time goes into is memory instructions, and the lines of decoded instructions that a
+//! pair takes: a third line for `free` costs 0.1 ns, a long displacement more in each instruction
+//! half of that (docs/bench-results.md). So what does not change is known when the library is
+//! linked: the slots' place, at a fixed distance from the heap, so that one register holds the
+//! address of both; and [`CS_OFFSET`], where the C library keeps `rseq_cs`. That one is the
+//! building machine's: beside another C library the near gate stays shut, and `far` reads the
+//! distance. Conditional jumps go to a jump behind the `ret`, two bytes instead of six, and
+//! layout.ld starts each function at a line.
 //!
-//! Before the heap is built, and where there are no restartable sequences or the kernel keeps no
-//! `mm_cid` (before Linux 6.3), `DENSE_OFFSET` is zero. Where the heap's slots are not at the fixed place, that place is all
-//! zeroes, hence absent. Either way everything goes to the functions that find their way.
+//! The near gate is shut before the heap is built, where there are no restartable sequences or
+//! the kernel keeps no `mm_cid` (before Linux 6.3), and where the slots are not at the place. The
+//! far functions find `DENSE_OFFSET` zero, or the place all zeroes, hence absent. Either way
+//! everything goes to the functions that find their way.
 
 use super::{free_anyhow, malloc_anyhow, new_anyhow};
-use crate::init::HEAP;
+use crate::init::{STORE, Store};
 use core::arch::naked_asm;
 use core::ffi::c_void;
+use core::mem::offset_of;
+#[cfg(flagstone_near)]
+use flagstone_core::heap::NEAR_MAX;
 use flagstone_core::heap::{Gate, TABLE_MAX};
-use flagstone_linux::slots::{DENSE_OFFSET, MM_CID_BEHIND, PLACE};
+use flagstone_core::platform::CPU_STRIDE;
+use flagstone_linux::slots::{DENSE_OFFSET, MM_CID_BEHIND};
 use flagstone_linux::{rseq_pop, rseq_push, rseq_sequence};
 
 const _: () = assert!(Gate::STEP == 16, "malloc divides by 16");
 
-/// Each function starts a cache line; a naked function cannot say so itself, its section can.
-macro_rules! own_line {
-    ($section:literal) => {
-        core::arch::global_asm!(concat!(
-            ".pushsection ",
-            $section,
-            ",\"ax\",@progbits\n.p2align 6\n.popsection"
-        ));
+/// Distance from the thread pointer to `rseq_cs` in the C library of the building machine. Zero if
+/// that is not one distance (build.rs): then there is no near gate, and the far functions are all.
+#[cfg(flagstone_near)]
+pub const CS_OFFSET: isize = match isize::from_str_radix(env!("RSEQ_CS_OFFSET"), 10) {
+    Ok(offset) => offset,
+    Err(_) => 0,
+};
+#[cfg(not(flagstone_near))]
+pub const CS_OFFSET: isize = 0;
+
+/// Distance from the store's start, which is the gate, to the first index's slots.
+const SLOTS_AT: usize = offset_of!(Store, slots) + CPU_STRIDE;
+const _: () = assert!(offset_of!(Store, heap) == 0, "the gate is first");
+
+/// What `malloc` does with the gate, the distance to the area loaded.
+macro_rules! malloc_far {
+    ($anyhow:path) => {
+        naked_asm!(
+            "cmp rdi, {size_max}",
+            "ja {anyhow}",
+            "mov r8, qword ptr [rip + {dense}]",
+            "lea eax, [rdi + 15]",
+            "shr eax, 4",
+            "lea rcx, [rip + {store} + {slots}]",
+            "movzx esi, byte ptr [rcx + rax + {classes}]",
+            "test r8, r8",
+            "jz {anyhow}",
+            rseq_sequence!("r9", "r8"; rseq_pop!(
+                "r8 + {index}", "rcx", "rsi", "r10", "r9", "rax", "{anyhow}", ""
+            )),
+            "ret",
+            size_max = const TABLE_MAX,
+            store = sym STORE,
+            slots = const SLOTS_AT,
+            classes = const Gate::CLASSES_AT as isize - SLOTS_AT as isize,
+            dense = sym DENSE_OFFSET,
+            index = const MM_CID_BEHIND,
+            anyhow = sym $anyhow,
+        )
     };
 }
 
 macro_rules! allocating {
-    ($($(#[$doc:meta])* $name:ident in $section:literal or $anyhow:path;)*) => {$(
-        own_line!($section);
+    ($($(#[$doc:meta])* $name:ident in $section:literal or $far:ident in $far_section:literal
+       or $anyhow:path;)*) => {$(
         $(#[$doc])*
+        #[cfg(not(flagstone_near))]
+        #[unsafe(link_section = $section)]
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $name(size: usize) -> *mut c_void {
+            malloc_far!($anyhow)
+        }
+
+        $(#[$doc])*
+        #[cfg(flagstone_near)]
         #[unsafe(link_section = $section)]
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         pub extern "C" fn $name(size: usize) -> *mut c_void {
             naked_asm!(
-                "cmp rdi, {size_max}",
-                "ja {anyhow}",
-                "mov r8, qword ptr [rip + {dense}]",
-                "lea eax, [rdi + 15]",
-                "shr eax, 4",
-                "lea rcx, [rip + {heap} + {classes}]",
-                "movzx esi, byte ptr [rcx + rax]",
-                "test r8, r8",
-                "jz {anyhow}",
-                "lea rcx, [rip + {place}]",
-                rseq_sequence!("r9", "r8"; rseq_pop!(
-                    "r8 + {index}", "rcx", "rsi", "r10", "r9", "rax", "{anyhow}", ""
+                "cmp rdi, {near_max}",
+                "ja 8f",
+                "lea rcx, [rip + {store} + {slots}]",
+                "movzx esi, byte ptr [rcx + rdi + {classes}]",
+                "test esi, esi",
+                "jz 8f",
+                rseq_sequence!("r9", "{cs}"; rseq_pop!(
+                    "{index}", "rcx", "rsi", "r10", "r9", "rax", "9f", ""
                 )),
                 "ret",
+                "9: jmp {anyhow}",
+                // Larger sizes, and whatever comes while the near gate is shut.
+                "8: cmp rdi, {size_max}",
+                "ja 9b",
+                "lea rcx, [rip + {store} + {slots}]",
+                "cmp byte ptr [rcx + {near}], 0",
+                "je {far}",
+                "lea eax, [rdi + 15]",
+                "shr eax, 4",
+                "movzx esi, byte ptr [rcx + rax + {all_classes}]",
+                "jmp 5b",
+                near_max = const NEAR_MAX,
                 size_max = const TABLE_MAX,
-                heap = sym HEAP,
-                classes = const Gate::CLASSES_AT,
-                dense = sym DENSE_OFFSET,
-                index = const MM_CID_BEHIND,
-                place = sym PLACE,
+                store = sym STORE,
+                slots = const SLOTS_AT,
+                classes = const Gate::NEAR_CLASSES_AT as isize - SLOTS_AT as isize,
+                near = const Gate::NEAR_AT as isize - SLOTS_AT as isize,
+                all_classes = const Gate::CLASSES_AT as isize - SLOTS_AT as isize,
+                cs = const CS_OFFSET,
+                index = const CS_OFFSET + MM_CID_BEHIND,
+                far = sym $far,
                 anyhow = sym $anyhow,
             )
+        }
+
+        #[cfg(flagstone_near)]
+        #[unsafe(link_section = $far_section)]
+        #[unsafe(naked)]
+        extern "C" fn $far(size: usize) -> *mut c_void {
+            malloc_far!($anyhow)
         }
     )*};
 }
 
+/// The cache of the address in `rdi`, whose slots are at `rdx`, to `rax`: in the span, and the
+/// start of an object, or else to `$refused`. Spoils `rcx` and `rsi`.
+macro_rules! admit_address {
+    ($refused:literal) => {
+        concat!(
+            "lea rdx, [rip + {store} + {slots}]\n",
+            "mov rax, rdi\n",
+            "sub rax, qword ptr [rdx + {base}]\n",
+            "cmp rax, qword ptr [rdx + {span}]\n",
+            "jae ",
+            $refused,
+            "\n",
+            "shr rax, 12\n",
+            // The base is a multiple of the largest block: sixteen bits of the address are those
+            // of its distance.
+            "movzx ecx, di\n",
+            "mov rsi, qword ptr [rdx + {page_map}]\n",
+            "movzx eax, byte ptr [rsi + rax]\n",
+            "mov rsi, qword ptr [rdx + rax * 8 + {strides}]\n",
+            "and ecx, esi\n",
+            "imul rcx, rsi\n",
+            "cmp rcx, rsi\n",
+            "jae ",
+            $refused,
+            "\n",
+        )
+    };
+}
+
+/// What `free` does with the gate, the distance to the area loaded.
+macro_rules! free_far {
+    () => {
+        naked_asm!(
+            admit_address!("{anyhow}"),
+            "mov r8, qword ptr [rip + {dense}]",
+            "test r8, r8",
+            "jz {anyhow}",
+            rseq_sequence!("r9", "r8"; rseq_push!(
+                "r8 + {index}", "rdx", "rax", "r10", "r9", "rdi", "{anyhow}", ""
+            )),
+            "ret",
+            store = sym STORE,
+            slots = const SLOTS_AT,
+            base = const Gate::BASE_AT as isize - SLOTS_AT as isize,
+            span = const Gate::SPAN_AT as isize - SLOTS_AT as isize,
+            page_map = const Gate::PAGE_MAP_AT as isize - SLOTS_AT as isize,
+            strides = const Gate::STRIDES_AT as isize - SLOTS_AT as isize,
+            dense = sym DENSE_OFFSET,
+            index = const MM_CID_BEHIND,
+            anyhow = sym free_anyhow,
+        )
+    };
+}
+
 macro_rules! freeing {
     ($($(#[$doc:meta])* $name:ident in $section:literal;)*) => {$(
-        own_line!($section);
         $(#[$doc])*
         ///
         /// # Safety
         /// 1. `address` is null or a live block, which nobody uses again.
+        #[cfg(not(flagstone_near))]
+        #[unsafe(link_section = $section)]
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(address: *mut c_void) {
+            free_far!()
+        }
+
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// 1. `address` is null or a live block, which nobody uses again.
+        #[cfg(flagstone_near)]
         #[unsafe(link_section = $section)]
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(address: *mut c_void) {
             naked_asm!(
-                "lea rdx, [rip + {heap}]",
-                "mov rcx, rdi",
-                "sub rcx, qword ptr [rdx + {base}]",
-                "cmp rcx, qword ptr [rdx + {span}]",
-                "jae {anyhow}",
-                "mov rsi, qword ptr [rdx + {page_map}]",
-                "mov rax, rcx",
-                "shr rax, 12",
-                "movzx eax, byte ptr [rsi + rax]",
-                // The stride: a mask in the low half, the multiplier in the high half.
-                "mov rsi, qword ptr [rdx + rax * 8 + {strides}]",
-                "and ecx, esi",
-                "shr rsi, 32",
-                "imul ecx, esi",
-                "cmp ecx, esi",
-                "jae {anyhow}",
-                "mov r8, qword ptr [rip + {dense}]",
-                "lea rdx, [rip + {place}]",
-                "test r8, r8",
-                "jz {anyhow}",
-                rseq_sequence!("r9", "r8"; rseq_push!(
-                    "r8 + {index}", "rdx", "rax", "r10", "r9", "rdi", "{anyhow}", ""
+                admit_address!("8f"),
+                rseq_sequence!("r9", "{cs}"; rseq_push!(
+                    "{index}", "rdx", "rax", "r10", "r9", "rdi", "9f", ""
                 )),
                 "ret",
-                heap = sym HEAP,
-                base = const Gate::BASE_AT,
-                span = const Gate::SPAN_AT,
-                page_map = const Gate::PAGE_MAP_AT,
-                strides = const Gate::STRIDES_AT,
-                dense = sym DENSE_OFFSET,
-                index = const MM_CID_BEHIND,
-                place = sym PLACE,
+                "8: jmp {far}",
+                "9: jmp {anyhow}",
+                store = sym STORE,
+                slots = const SLOTS_AT,
+                base = const Gate::BASE_AT as isize - SLOTS_AT as isize,
+                span = const Gate::NEAR_SPAN_AT as isize - SLOTS_AT as isize,
+                page_map = const Gate::PAGE_MAP_AT as isize - SLOTS_AT as isize,
+                strides = const Gate::STRIDES_AT as isize - SLOTS_AT as isize,
+                cs = const CS_OFFSET,
+                index = const CS_OFFSET + MM_CID_BEHIND,
+                far = sym free_far,
                 anyhow = sym free_anyhow,
             )
         }
     )*};
 }
 
+/// `free` where the near gate is shut.
+///
+/// # Safety
+/// 1. As for [`free`].
+#[cfg(flagstone_near)]
+#[unsafe(link_section = ".text.hot.flagstone_far_free")]
+#[unsafe(naked)]
+unsafe extern "C" fn free_far(address: *mut c_void) {
+    free_far!()
+}
+
 allocating! {
     /// C23 7.24.3.6. A size of zero gives a block of its own.
-    malloc in ".text.hot.flagstone_malloc" or malloc_anyhow;
+    malloc in ".text.hot.flagstone_malloc"
+        or malloc_far in ".text.hot.flagstone_far_malloc" or malloc_anyhow;
     #[doc = "`operator new(size_t)`."]
     #[allow(non_snake_case, reason = "mangled names")]
-    _Znwm in ".text.hot.flagstone_new" or new_anyhow;
+    _Znwm in ".text.hot.flagstone_new"
+        or new_far in ".text.hot.flagstone_far_new" or new_anyhow;
     #[doc = "`operator new[](size_t)`."]
     #[allow(non_snake_case, reason = "mangled names")]
-    _Znam in ".text.hot.flagstone_new_array" or new_anyhow;
+    _Znam in ".text.hot.flagstone_new_array"
+        or new_array_far in ".text.hot.flagstone_far_new" or new_anyhow;
 }
 
 freeing! {

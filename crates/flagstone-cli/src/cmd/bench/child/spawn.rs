@@ -1,5 +1,6 @@
 //! Many short-lived threads, one after the other: what a thread costs, and what stays behind.
 
+use super::clock::pin;
 use super::heap::{Dice, check, compare, give, granted, mark, take};
 use super::process::resident_exactly;
 use super::{Damage, Job, Sample};
@@ -14,6 +15,10 @@ const LIVE: usize = 100;
 /// the last [`LIVE`] and frees all before it ends. The figure is microseconds of wall time per
 /// thread, creation and join included.
 ///
+/// Beside it stand what bounds it from below, each of a tenth as many threads: `empty_us`, the same
+/// threads without one allocation, and `one_cpu_us` and `one_cpu_empty_us`, both kinds on one CPU,
+/// where no thread waits until another CPU has woken up.
+///
 /// Threads are the C library's own: Rust's give each a signal stack of its own, eight system calls
 /// that a program in C or C++ does not make and no allocator has a part in.
 pub fn threads(job: Job) -> Result<Sample, Damage> {
@@ -22,13 +27,15 @@ pub fn threads(job: Job) -> Result<Sample, Damage> {
     let sizes: Vec<usize> = (0..OBJECTS).map(|_| dice.log_uniform(16, 1024)).collect();
     let before = resident_exactly();
     let cpu_before = cpu_ns();
-    let start = Instant::now();
-    for _ in 0..count {
-        in_a_thread(&sizes)?;
-    }
-    let elapsed = start.elapsed().as_nanos() as f64;
+    let elapsed = in_threads(count, &sizes)?;
     let cpu = cpu_ns() - cpu_before;
     let after = resident_exactly();
+    let few = count / 10;
+    let us = |ns: f64| ns / 1e3 / few as f64;
+    let empty = us(in_threads(few, &[])?);
+    pin(0);
+    let one_cpu_empty = us(in_threads(few, &[])?);
+    let one_cpu = us(in_threads(few, &sizes)?);
     let sample = Sample {
         value: elapsed / 1e3 / count as f64,
         ns_per_op: Some(elapsed / (count * OBJECTS) as f64),
@@ -36,8 +43,20 @@ pub fn threads(job: Job) -> Result<Sample, Damage> {
     };
     Ok(sample
         .with("cpu_us", cpu / 1e3 / count as f64)
+        .with("empty_us", empty)
+        .with("one_cpu_us", one_cpu)
+        .with("one_cpu_empty_us", one_cpu_empty)
         .with("rss_before_kib", before as f64 / 1024.0)
         .with("rss_after_kib", after as f64 / 1024.0))
+}
+
+/// Wall time of `count` threads, one after the other, in ns.
+fn in_threads(count: usize, sizes: &[usize]) -> Result<f64, Damage> {
+    let start = Instant::now();
+    for _ in 0..count {
+        in_a_thread(sizes)?;
+    }
+    Ok(start.elapsed().as_nanos() as f64)
 }
 
 /// CPU time of this process so far, user and system, in ns.
@@ -100,7 +119,10 @@ fn one_thread(sizes: &[usize]) -> Result<(), Damage> {
         *wrote = number as u64;
     }
     for (object, wrote) in live {
-        // SAFETY: OBJECTS is more than LIVE, so every slot holds a live, marked object.
+        if object.is_null() {
+            continue;
+        }
+        // SAFETY: as above.
         unsafe {
             difference |= check(object) ^ wrote;
             give(object);
@@ -123,5 +145,8 @@ mod tests {
         .unwrap();
         assert!(sample.value > 0.0);
         assert!(sample.parts["rss_after_kib"] > 0.0);
+        for bound in ["empty_us", "one_cpu_us", "one_cpu_empty_us"] {
+            assert!(sample.parts[bound] > 0.0, "{bound}");
+        }
     }
 }
