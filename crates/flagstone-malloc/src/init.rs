@@ -71,6 +71,8 @@ fn build() -> bool {
 static CONSTRUCTOR: extern "C" fn() = {
     extern "C" fn construct() {
         fork::register();
+        // SAFETY: constructors run once.
+        unsafe { flagstone_linux::observe::HOLDS_FROM.set(|kind| HEAP.holds_from(kind)) };
         report::begin();
     }
     construct

@@ -26,4 +26,4 @@ pub use bootstrap::{HeapConfig, Ready};
 pub use class::TABLE_MAX;
 pub use gate::Gate;
 pub use heap::{Heap, MIN_ALIGN};
-pub use huge_table::HugeBlock;
+pub use huge_table::{HugeBlock, HugeCount};
