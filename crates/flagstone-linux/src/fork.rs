@@ -19,6 +19,9 @@ pub type Handler = Option<extern "C" fn()>;
 /// glibc's function behind `pthread_atfork`; the last argument names the library that registers.
 type Register = extern "C" fn(Handler, Handler, Handler, *mut c_void) -> c_int;
 
+/// `pthread_atfork`.
+type Plain = extern "C" fn(Handler, Handler, Handler) -> c_int;
+
 /// Has the C library call these around `fork`: `prepare` before, in the forking thread;
 /// `parent` and `child` after. Handlers run in reverse order of registration before the fork, so
 /// the earliest registration locks last and unlocks first, under everybody else's handlers.
@@ -43,33 +46,34 @@ pub fn register(
 /// `pthread_atfork`, as far as it lies in the C library itself. glibc links a part of it into every
 /// object, which would name the object by its start-up code; we have none of that. Without an
 /// object the handlers stay for good.
-#[cfg(target_env = "gnu")]
 fn at_fork(prepare: Handler, parent: Handler, child: Handler) -> c_int {
     pass_on(prepare, parent, child, core::ptr::null_mut())
 }
 
-#[cfg(not(target_env = "gnu"))]
-fn at_fork(prepare: Handler, parent: Handler, child: Handler) -> c_int {
-    unsafe extern "C" {
-        fn pthread_atfork(prepare: Handler, parent: Handler, child: Handler) -> c_int;
-    }
-    // SAFETY: the handlers live as long as the program: the library is never unloaded.
-    unsafe { pthread_atfork(prepare, parent, child) }
-}
-
-/// Passes a registration on to the C library's own function of that name, for a library that
-/// stands before it; `ENOMEM` if there is none.
+/// Passes a registration on to the C library, for a library that stands before it: to the function
+/// of that name in glibc, to `pthread_atfork` itself elsewhere (musl); `ENOMEM` if there is none.
+///
+/// Both are found when they are needed, so one build of the library serves both.
 pub fn pass_on(prepare: Handler, parent: Handler, child: Handler, library: *mut c_void) -> c_int {
     if NEXT.address().is_null() {
         NEXT.find(libc::RTLD_NEXT, c"__register_atfork");
     }
     let next = NEXT.address();
-    if next.is_null() {
+    if !next.is_null() {
+        // SAFETY: that is its type.
+        let next = unsafe { core::mem::transmute::<*const (), Register>(next) };
+        return next(prepare, parent, child, library);
+    }
+    if PLAIN.address().is_null() {
+        PLAIN.find(libc::RTLD_NEXT, c"pthread_atfork");
+    }
+    let plain = PLAIN.address();
+    if plain.is_null() {
         return libc::ENOMEM;
     }
     // SAFETY: that is its type.
-    let next = unsafe { core::mem::transmute::<*const (), Register>(next) };
-    next(prepare, parent, child, library)
+    let plain = unsafe { core::mem::transmute::<*const (), Plain>(plain) };
+    plain(prepare, parent, child)
 }
 
 /// A function of the C library that may not be there (musl has no list to lock).
@@ -79,6 +83,7 @@ static LOCK: Optional = Optional(AtomicUsize::new(0));
 static UNLOCK: Optional = Optional(AtomicUsize::new(0));
 static RESET: Optional = Optional(AtomicUsize::new(0));
 static NEXT: Optional = Optional(AtomicUsize::new(0));
+static PLAIN: Optional = Optional(AtomicUsize::new(0));
 
 impl Optional {
     fn find(&self, among: *mut c_void, name: &CStr) {

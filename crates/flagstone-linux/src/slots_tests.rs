@@ -47,7 +47,7 @@ const LOCKED: Form = Form {
 
 /// The sequences with a pause before their last instruction, so that a fence which does not hold
 /// shows.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 const SLOW_SEQUENCES: Form = Form {
     pop: rseq::pop_slowly,
     push: rseq::push_slowly,
@@ -297,7 +297,7 @@ fn no_object_is_lost_or_doubled_under_sequences_while_another_thread_seizes() {
     world.settle();
 }
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 #[test]
 fn a_seized_sheaf_sees_no_late_step_of_a_slow_cpu() {
     let _alone = alone();

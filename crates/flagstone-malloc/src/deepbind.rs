@@ -5,7 +5,7 @@
 //! interposed and passed on without the flag. It passes on by a jump: `dlopen` looks at who called
 //! it, and must find the caller, not us.
 
-use core::ffi::c_void;
+use core::ffi::{c_char, c_void};
 
 /// Finds the next library's `dlopen`; a caller without one has none to call.
 extern "C" fn next_dlopen() -> *mut c_void {
@@ -18,13 +18,17 @@ extern "C" fn next_dlopen() -> *mut c_void {
     next
 }
 
+/// `RTLD_DEEPBIND` in glibc; musl has no such flag, and ignores what it does not know.
+const DEEPBIND: i32 = 8;
+
 /// `dlopen` without `RTLD_DEEPBIND`.
 ///
 /// # Safety
 /// 1. As for the C library's function.
+#[cfg(target_arch = "x86_64")]
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
-pub unsafe extern "C" fn dlopen(path: *const i8, flags: i32) -> *mut c_void {
+pub unsafe extern "C" fn dlopen(path: *const c_char, flags: i32) -> *mut c_void {
     // Two pushes and the return address leave the stack 8 bytes short of a call's alignment.
     core::arch::naked_asm!(
         ".cfi_startproc",
@@ -45,6 +49,36 @@ pub unsafe extern "C" fn dlopen(path: *const i8, flags: i32) -> *mut c_void {
         "jmp rax",
         ".cfi_endproc",
         next = sym next_dlopen,
-        deepbind = const libc::RTLD_DEEPBIND,
+        deepbind = const DEEPBIND,
+    )
+}
+
+/// `dlopen` without `RTLD_DEEPBIND`.
+///
+/// # Safety
+/// 1. As for the C library's function.
+#[cfg(target_arch = "aarch64")]
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub unsafe extern "C" fn dlopen(path: *const c_char, flags: i32) -> *mut c_void {
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        "stp x29, x30, [sp, -32]!",
+        ".cfi_def_cfa_offset 32",
+        ".cfi_offset x29, -32",
+        ".cfi_offset x30, -24",
+        "stp x0, x1, [sp, 16]",
+        "bl {next}",
+        "mov x16, x0",
+        "ldp x0, x1, [sp, 16]",
+        "ldp x29, x30, [sp], 32",
+        ".cfi_restore x29",
+        ".cfi_restore x30",
+        ".cfi_def_cfa_offset 0",
+        "and w1, w1, ~{deepbind}",
+        "br x16",
+        ".cfi_endproc",
+        next = sym next_dlopen,
+        deepbind = const DEEPBIND,
     )
 }

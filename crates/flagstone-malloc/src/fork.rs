@@ -23,6 +23,14 @@ pub extern "C" fn __register_atfork(
     flagstone_linux::fork::pass_on(prepare, parent, child, library)
 }
 
+/// The same under its own name, which is what programs call where the C library is not glibc. (A
+/// program for glibc has a copy of its own, which calls the function above.)
+#[unsafe(no_mangle)]
+pub extern "C" fn pthread_atfork(prepare: Handler, parent: Handler, child: Handler) -> c_int {
+    register();
+    flagstone_linux::fork::pass_on(prepare, parent, child, core::ptr::null_mut())
+}
+
 /// Registers the handlers, once.
 pub fn register() {
     static REGISTERED: AtomicBool = AtomicBool::new(false);

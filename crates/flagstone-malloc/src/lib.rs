@@ -24,7 +24,7 @@
 mod aligned;
 mod c_abi;
 mod cxx;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod deepbind;
 mod env;
 mod fork;
@@ -55,3 +55,17 @@ fn panicked(info: &PanicInfo<'_>) -> ! {
     // SAFETY: no preconditions.
     unsafe { libc::abort() }
 }
+
+// Parts of the compiler's own library are built to be unwound through and name the function that
+// would do it (128-bit division on aarch64). Nothing unwinds here. Hidden, so that no program's
+// own function of that name is replaced.
+core::arch::global_asm!(
+    ".pushsection .text.unlikely.flagstone_unwind,\"ax\",@progbits",
+    ".globl rust_eh_personality",
+    ".hidden rust_eh_personality",
+    ".type rust_eh_personality,@function",
+    "rust_eh_personality:",
+    ".long 0",
+    ".size rust_eh_personality, .-rust_eh_personality",
+    ".popsection",
+);

@@ -18,7 +18,10 @@ use crate::platform::CpuArea;
 use crate::platform::MAX_CACHES;
 use core::mem::offset_of;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering::Relaxed, Ordering::Release};
+use core::sync::atomic::{
+    AtomicPtr, AtomicU32, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
 
 /// Binary logarithm of the alignment of every block.
 pub const ALIGN_SHIFT: u32 = 4;
@@ -147,7 +150,8 @@ impl Gate {
     #[inline(always)]
     #[must_use]
     pub fn admit_size(&self, size: usize) -> Option<(usize, CpuArea)> {
-        if size < self.size_end.load(Relaxed) {
+        // Acquire: a thread as old as the heap sees all that lies behind an open gate.
+        if size < self.size_end.load(Acquire) {
             // SAFETY: an open gate's `size_end` is at most TABLE_MAX + 1.
             let id = unsafe { self.classes.id(size) };
             Some((id, self.area()))
@@ -168,8 +172,9 @@ impl Gate {
     #[inline(always)]
     #[must_use]
     pub fn admit_address(&self, address: *mut u8) -> Option<(usize, CpuArea)> {
+        let span = self.span.load(Acquire);
         let offset = (address as usize).wrapping_sub(self.base.load(Relaxed) as usize);
-        if offset >= self.span.load(Relaxed) {
+        if offset >= span {
             return None;
         }
         // SAFETY: the page map has a byte for every page of the span.

@@ -27,9 +27,16 @@ pub use x86_64::{exchange_below, index, node, pop, push, registered};
 #[cfg(all(test, target_arch = "x86_64"))]
 pub use x86_64::{exchange_below_slowly, pop_slowly, push_slowly};
 
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
+#[cfg(target_arch = "aarch64")]
+pub use aarch64::{exchange_below, index, node, pop, push, registered};
+#[cfg(all(test, target_arch = "aarch64"))]
+pub use aarch64::{exchange_below_slowly, pop_slowly, push_slowly};
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod unsupported;
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub use unsupported::{exchange_below, index, node, pop, push, registered};
 
 use core::sync::atomic::{AtomicIsize, AtomicU32, Ordering};
@@ -42,6 +49,10 @@ const FEATURES_WITH_MM_CID: u64 = 28;
 
 const CPU_ID: isize = 4;
 const RSEQ_CS: isize = 8;
+#[cfg_attr(
+    not(any(target_arch = "x86_64", target_arch = "aarch64")),
+    expect(dead_code, reason = "no area is read there")
+)]
 const NODE_ID: isize = 20;
 const MM_CID: isize = 24;
 

@@ -20,17 +20,21 @@
 use super::{Align, aligned};
 use core::ffi::{CStr, c_void};
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod catch;
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod looped;
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod portable;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub use looped::{new_again, new_again_nothrow};
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub use portable::{new_again, new_again_nothrow};
-#[cfg(target_arch = "x86_64")]
-pub use x86_64::{new_again, new_again_nothrow};
 
 /// A function without parameters whose result, if any, is a pointer.
 type Plain = extern "C" fn() -> *mut c_void;

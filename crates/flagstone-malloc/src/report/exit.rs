@@ -20,24 +20,15 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-#[cfg(target_env = "gnu")]
-unsafe extern "C" {
-    fn __cxa_at_quick_exit(
-        handler: unsafe extern "C" fn(*mut c_void),
-        library: *mut c_void,
-    ) -> c_int;
-}
-
-#[cfg(not(target_env = "gnu"))]
-unsafe extern "C" {
-    fn at_quick_exit(handler: extern "C" fn()) -> c_int;
-}
+/// glibc's part of `at_quick_exit`, which every program for it has a copy of.
+type AtQuickExit = unsafe extern "C" fn(unsafe extern "C" fn(*mut c_void), *mut c_void) -> c_int;
+/// The whole of it, in a C library that keeps it itself (musl).
+type AtQuick = extern "C" fn(extern "C" fn()) -> c_int;
 
 unsafe extern "C" fn at_exit(_argument: *mut c_void) {
     super::finish();
 }
 
-#[cfg(not(target_env = "gnu"))]
 extern "C" fn at_quick() {
     super::finish();
 }
@@ -45,12 +36,25 @@ extern "C" fn at_quick() {
 /// Registers the handlers. They cannot be registered twice, and refusal only costs the report.
 pub fn register() {
     // SAFETY: the handlers live as long as the program: the library is never unloaded.
-    unsafe {
-        __cxa_atexit(at_exit, ptr::null_mut(), ptr::null_mut());
-        #[cfg(target_env = "gnu")]
-        __cxa_at_quick_exit(at_exit, ptr::null_mut());
-        #[cfg(not(target_env = "gnu"))]
-        at_quick_exit(at_quick);
+    unsafe { __cxa_atexit(at_exit, ptr::null_mut(), ptr::null_mut()) };
+    register_quick();
+}
+
+/// Which of the two functions there is, is asked at run time: one build serves both C libraries.
+fn register_quick() {
+    // SAFETY: zero-terminated names.
+    let (part, whole) = unsafe {
+        (
+            libc::dlsym(libc::RTLD_DEFAULT, c"__cxa_at_quick_exit".as_ptr()),
+            libc::dlsym(libc::RTLD_DEFAULT, c"at_quick_exit".as_ptr()),
+        )
+    };
+    if !part.is_null() {
+        // SAFETY: that is its type; the handler lives as long as the program.
+        unsafe { core::mem::transmute::<*mut c_void, AtQuickExit>(part)(at_exit, ptr::null_mut()) };
+    } else if !whole.is_null() {
+        // SAFETY: that is its type.
+        unsafe { core::mem::transmute::<*mut c_void, AtQuick>(whole)(at_quick) };
     }
 }
 

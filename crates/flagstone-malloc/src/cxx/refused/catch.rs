@@ -22,7 +22,8 @@ const CONTINUE_UNWIND: c_int = 8;
 const SEARCH_PHASE: c_int = 1;
 const HANDLER_FRAME: c_int = 4;
 const FORCE_UNWIND: c_int = 8;
-/// The register that brings the exception to a landing pad, by its DWARF number: rax.
+/// The register that brings the exception to a landing pad, by its DWARF number: rax on x86-64,
+/// x0 on aarch64.
 const EXCEPTION_REGISTER: c_int = 0;
 
 unsafe extern "C" {

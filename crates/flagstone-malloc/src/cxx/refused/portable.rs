@@ -6,7 +6,7 @@ use super::{attempt, handler_or_thrower, new_handler};
 use core::ffi::c_void;
 use core::ptr::null_mut;
 
-/// See the x86-64 form; without its exceptions.
+/// As in looped.rs, without its exceptions.
 pub extern "C" fn new_again(align: Align, size: usize) -> *mut c_void {
     loop {
         let block = attempt(align, size);
@@ -17,7 +17,7 @@ pub extern "C" fn new_again(align: Align, size: usize) -> *mut c_void {
     }
 }
 
-/// See the x86-64 form; without its exceptions.
+/// As in looped.rs, without its exceptions.
 pub extern "C" fn new_again_nothrow(align: Align, size: usize) -> *mut c_void {
     loop {
         let block = attempt(align, size);

@@ -3,10 +3,8 @@
 //! Both keep `align` in rbx and `size` in r12 over the calls. Unwind tables say where the caller's
 //! registers are; the nothrow loop also names its personality routine.
 
-use super::super::Align;
 use super::catch::{personality, swallow};
 use super::{attempt, handler_or_thrower, new_handler};
-use core::ffi::c_void;
 
 core::arch::global_asm!(
     ".pushsection .text.flagstone_new_again,\"ax\",@progbits",
@@ -107,23 +105,3 @@ core::arch::global_asm!(
     swallow = sym swallow,
     personality = sym personality,
 );
-
-unsafe extern "C" {
-    fn flagstone_new_again(align: Align, size: usize) -> *mut c_void;
-    fn flagstone_new_again_nothrow(align: Align, size: usize) -> *mut c_void;
-}
-
-/// Allocates, calling the program's new-handler at every refusal until it succeeds; without a
-/// handler throws `std::bad_alloc`. What the handler throws passes through.
-#[inline(always)]
-pub fn new_again(align: Align, size: usize) -> *mut c_void {
-    // SAFETY: the loop above; any size, and any alignment that is a power of two.
-    unsafe { flagstone_new_again(align, size) }
-}
-
-/// The same, with null where there is no handler or it throws.
-#[inline(always)]
-pub fn new_again_nothrow(align: Align, size: usize) -> *mut c_void {
-    // SAFETY: as above.
-    unsafe { flagstone_new_again_nothrow(align, size) }
-}
