@@ -59,6 +59,10 @@ fn build() -> bool {
         span_bytes: limits::reservation_wish(),
     };
     let built = HEAP.init(&config).is_ok();
+    if built {
+        // SAFETY: a heap is built once, by the one thread the stage lets in.
+        unsafe { flagstone_linux::observe::HOLDS_FROM.set(|kind| HEAP.holds_from(kind)) };
+    }
     BUILDER.store(0, Ordering::Relaxed);
     // After a refusal the next call asks again: memory may have come back.
     STAGE.store(if built { READY } else { COLD }, Ordering::Release);
@@ -71,8 +75,6 @@ fn build() -> bool {
 static CONSTRUCTOR: extern "C" fn() = {
     extern "C" fn construct() {
         fork::register();
-        // SAFETY: constructors run once.
-        unsafe { flagstone_linux::observe::HOLDS_FROM.set(|kind| HEAP.holds_from(kind)) };
         report::begin();
     }
     construct

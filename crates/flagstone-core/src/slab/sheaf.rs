@@ -264,7 +264,7 @@ impl OwnSheaf {
 
 /// Objects looked at for a double free when a sheaf changes hands. Why 16: two cache lines,
 /// once per sheaf.
-pub(super) const RECENT: u32 = 16;
+const RECENT: u32 = 16;
 
 #[cfg(test)]
 mod tests {
