@@ -1,14 +1,16 @@
 //! Which pages are resident, as the kernel's page tables say.
 //!
-//! `PAGEMAP_SCAN` (Linux 6.7) answers in runs and tells the shared page of zeros, which no
-//! resident size counts, from memory; `mincore` serves where it is missing.
+//! `PAGEMAP_SCAN` (Linux 6.7) answers in runs and tells the shared pages of zeros, which no
+//! resident size counts, from memory. Older kernels are asked for one word a page (`pagemap`):
+//! they tell the huge page of zeros, not the small one. `mincore`, which tells neither, serves
+//! where there is no `/proc`.
 
 use crate::sys;
 use core::ptr::NonNull;
 use flagstone_core::base::PageCount;
 use flagstone_core::stats::Residency;
 
-/// Pages asked about by one `mincore`. Why 4096: 16 MiB by one call, a page of answers.
+/// Pages asked about by one call of the older ways. Why 4096: 16 MiB by one call.
 const CHUNK: usize = 4096;
 
 /// Runs of pages that one scan answers at most.
@@ -20,6 +22,11 @@ const PAGEMAP_SCAN: usize = 0xC060_6610;
 /// Categories of pages (`linux/fs.h`).
 const PAGE_IS_PRESENT: u64 = 1 << 3;
 const PAGE_IS_PFNZERO: u64 = 1 << 5;
+
+/// Bits of a word of `pagemap` (the kernel's admin-guide/mm/pagemap.rst).
+const PRESENT: u64 = 1 << 63;
+/// A page of a file or shared memory; our mappings have neither, so this is the huge page of zeros.
+const NOT_ANONYMOUS: u64 = 1 << 61;
 
 /// A run of pages as the kernel answers it.
 #[repr(C)]
@@ -55,7 +62,9 @@ const _: () = assert!(
 /// Asks the kernel. Large: keep it in a static.
 pub struct Resident {
     pagemap: Option<i32>,
+    scans: bool,
     regions: [Region; REGIONS],
+    words: [u64; CHUNK],
     pages: [u8; CHUNK],
 }
 
@@ -66,16 +75,18 @@ impl Resident {
     pub const fn new() -> Self {
         Self {
             pagemap: None,
+            scans: true,
             regions: [Region {
                 start: 0,
                 end: 0,
                 categories: 0,
             }; REGIONS],
+            words: [0; CHUNK],
             pages: [0; CHUNK],
         }
     }
 
-    /// Opens the process's page map for scans, where the kernel has them.
+    /// Opens the process's page map.
     pub fn open(&mut self) {
         self.pagemap = sys::open(b"/proc/self/pagemap\0");
     }
@@ -146,6 +157,44 @@ impl Resident {
         true
     }
 
+    /// One word a page; `false` if the kernel does not give them.
+    fn by_words(
+        &mut self,
+        fd: i32,
+        start: usize,
+        count: usize,
+        page: usize,
+        run: &mut dyn FnMut(usize, usize),
+    ) -> bool {
+        let mut done = 0;
+        while done < count {
+            let chunk = (count - done).min(CHUNK);
+            // SAFETY: the kernel writes at most that many bytes.
+            let got = unsafe {
+                sys::call(
+                    libc::SYS_pread64,
+                    [
+                        fd as usize,
+                        self.words.as_mut_ptr().expose_provenance(),
+                        chunk * size_of::<u64>(),
+                        (start / page + done) * size_of::<u64>(),
+                        0,
+                        0,
+                    ],
+                )
+            };
+            if usize::try_from(got) != Ok(chunk * size_of::<u64>()) {
+                return done > 0;
+            }
+            for (page, word) in self.pages.iter_mut().zip(&self.words[..chunk]) {
+                *page = u8::from(word & (PRESENT | NOT_ANONYMOUS) == PRESENT);
+            }
+            runs_of(&self.pages[..chunk], |first, len| run(done + first, len));
+            done += chunk;
+        }
+        true
+    }
+
     fn by_mincore(
         &mut self,
         start: usize,
@@ -201,10 +250,16 @@ impl Residency for Resident {
         // Parts of the heap may begin inside a page.
         let start = start.addr().get() & !(page - 1);
         if let Some(fd) = self.pagemap {
-            if self.by_scan(fd, start, pages.0 * page, page, run) {
+            if self.scans {
+                if self.by_scan(fd, start, pages.0 * page, page, run) {
+                    return;
+                }
+                // Refused by the first call, so nothing was answered yet: an older kernel.
+                self.scans = false;
+            }
+            if self.by_words(fd, start, pages.0, page, run) {
                 return;
             }
-            // Refused by the first call, so nothing was answered yet: an older kernel.
             self.close();
         }
         self.by_mincore(start, pages.0, page, run);
@@ -231,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn touched_pages_are_resident_and_others_are_not_by_both_ways_of_asking() {
+    fn touched_pages_are_resident_and_others_are_not_by_every_way_of_asking() {
         let page = memory::page_size().bytes();
         let start = memory::reserve(64 * page, page).unwrap();
         // SAFETY: the reservation is ours; the bytes written are committed.
@@ -246,9 +301,43 @@ mod tests {
         resident.open();
         assert_eq!(pages_of(&runs(&mut resident, start, 64)), [3, 4, 5, 31]);
         assert_eq!(resident.count(start, PageCount(5)), 2);
+        resident.scans = false;
+        assert_eq!(pages_of(&runs(&mut resident, start, 64)), [3, 4, 5, 31]);
         resident.close();
         // SAFETY: reserved above, used by nobody.
         unsafe { memory::release(start, 64 * page) };
+    }
+
+    #[test]
+    fn a_huge_page_of_zeros_is_no_memory() {
+        let page = memory::page_size().bytes();
+        let huge = 2 << 20;
+        let start = memory::reserve(2 * huge, huge).unwrap();
+        // SAFETY: the reservation is ours; what is read is committed.
+        unsafe {
+            memory::commit(start, 2 * huge).unwrap();
+            sys::call(
+                libc::SYS_madvise,
+                [
+                    start.addr().get(),
+                    2 * huge,
+                    libc::MADV_HUGEPAGE as usize,
+                    0,
+                    0,
+                    0,
+                ],
+            );
+            start.add(huge).read_volatile();
+        }
+        let mut resident = Box::new(Resident::new());
+        resident.open();
+        assert_eq!(resident.count(start, PageCount(2 * huge / page)), 0);
+        resident.scans = false;
+        // Where the kernel has no huge pages, the read page is a small one.
+        assert!(resident.count(start, PageCount(2 * huge / page)) <= 1);
+        resident.close();
+        // SAFETY: reserved above, used by nobody.
+        unsafe { memory::release(start, 2 * huge) };
     }
 
     #[test]
