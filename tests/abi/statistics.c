@@ -4,6 +4,7 @@
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 int main(void) {
     enum { COUNT = 2000, SIZE = 1000 };
@@ -45,6 +46,21 @@ int main(void) {
     CHECK(set == 0 || set == 1);
     set = mallopt(-12345, 0);
     CHECK(set == 0 || set == 1);
+    /* The lines programs look for, with the numbers of this heap. */
+    void *huge = malloc(64 << 20);
+    CHECK(huge != NULL);
+    free(huge);
+    FILE *lines = tmpfile();
+    int stderr_before = dup(2);
+    dup2(fileno(lines), 2);
     malloc_stats();
+    dup2(stderr_before, 2);
+    rewind(lines);
+    static char said[4096];
+    size_t said_length = fread(said, 1, sizeof said - 1, lines);
+    CHECK(said_length > 0 && strncmp(said, "Arena 0:\nsystem bytes     = ", 28) == 0);
+    CHECK(strstr(said, "Total (incl. mmap):\n") != NULL);
+    char *most = strstr(said, "max mmap bytes   = ");
+    CHECK(most != NULL && strtoul(most + 19, NULL, 10) >= 64 << 20);
     DONE();
 }

@@ -54,7 +54,7 @@ macro_rules! misuse {
         /// Every program in the folder has its test.
         #[test]
         fn no_misuse_program_is_forgotten() {
-            let mut known = vec!["nothing", "write_after_free", $(stringify!($name)),+];
+            let mut known = vec!["nothing", "write_after_free", "double_free_apart", $(stringify!($name)),+];
             let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("misuse");
             let mut found: Vec<String> = std::fs::read_dir(folder)
                 .expect("the folder of misuse programs")
@@ -74,10 +74,15 @@ misuse! {
     // By then its slab may be gone altogether.
     double_free_later => GONE;
     double_free_other_thread => DOUBLE;
+    // Noticed when the program ends.
+    double_free_between => DOUBLE;
+    double_free_twenty_later => DOUBLE;
     double_free_large => GONE;
     double_free_huge => GONE;
     double_delete_cpp => DOUBLE;
     realloc_of_freed => DOUBLE;
+    realloc_in_place_of_freed => DOUBLE;
+    usable_size_of_freed => GONE;
     free_stack => NOT_OURS;
     free_static => NOT_OURS;
     free_foreign_mapping => NOT_OURS;
@@ -90,6 +95,35 @@ misuse! {
     realloc_interior => INSIDE;
     free_sized_wrong => SIZE;
     free_sized_wrong_large => SIZE;
+}
+
+#[test]
+fn with_checks_a_double_free_is_noticed_at_once_whatever_lies_between() {
+    if !is_flagstone() {
+        return other_library();
+    }
+    let program = compile(env!("CARGO_TARGET_TMPDIR"), "misuse/double_free_apart.c");
+    for size in ["16", "100", "1000", "4096", "20000"] {
+        for apart in ["1", "2", "10", "100", "1000"] {
+            for thread in ["0", "1"] {
+                let case = format!("{size} bytes, {apart} apart, thread {thread}");
+                let mut command = preloaded(&program);
+                command.env("FLAGSTONE_CHECK", "1");
+                let finished = finish(command.args([size, apart, thread]), LIMIT);
+                assert_eq!(
+                    finished.signal(),
+                    Some(libc::SIGABRT),
+                    "{case}: {finished:?}"
+                );
+                assert_eq!(finished.stdout, "", "{case}");
+                let line = finished.stderr.trim_end();
+                assert!(
+                    GONE.iter().any(|phrase| line.contains(phrase)),
+                    "{case}: {line}"
+                );
+            }
+        }
+    }
 }
 
 #[test]

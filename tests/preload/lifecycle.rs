@@ -69,6 +69,11 @@ fn signal_handlers_that_allocate_do_not_disturb_threads() {
 }
 
 #[test]
+fn signal_handlers_on_top_of_slow_paths_neither_hang_nor_go_without_memory() {
+    says_ok_everywhere("preload/handlers_on_slow_paths.c");
+}
+
+#[test]
 fn threads_may_hand_blocks_on_while_another_trims() {
     says_ok_everywhere("preload/trim.c");
 }

@@ -133,6 +133,7 @@ fn default_of(key: &str) -> Option<String> {
     } = policy.limits;
     Some(match key {
         "slab_min_order" => policy.min_order.get().to_string(),
+        "check" => "0".to_owned(),
         "barn_full" => policy.barn.full.to_string(),
         "barn_empty" => policy.barn.empty.to_string(),
         "percpu_pagelist_high_fraction" => policy.pcp_high_fraction.to_string(),

@@ -64,8 +64,8 @@ fn the_tables_name_workload_allocator_and_standing() {
     assert!(text.contains("larson: ") && text.contains("best"), "{text}");
 }
 
-#[test]
-fn a_library_without_malloc_is_refused_before_it_is_measured_under_a_false_name() {
+/// A library that is no allocator.
+fn libm() -> Option<&'static str> {
     let libm = [
         "/lib/x86_64-linux-gnu/libm.so.6",
         "/usr/lib/libm.so.6",
@@ -73,10 +73,44 @@ fn a_library_without_malloc_is_refused_before_it_is_measured_under_a_false_name(
     ]
     .into_iter()
     .find(|path| std::path::Path::new(path).exists());
-    let Some(libm) = libm else {
+    if libm.is_none() {
         eprintln!("skipped: no libm.so.6 in a usual place");
-        return;
-    };
+    }
+    libm
+}
+
+#[test]
+fn a_peer_that_cannot_be_preloaded_has_a_row_that_says_why() {
+    let Some(libm) = libm() else { return };
+    let peers = format!("glibc,{libm}");
+    let arguments = [
+        "pair-64",
+        "--scale",
+        "smoke",
+        "--without-flagstone",
+        "--json",
+        "-",
+    ];
+    let output = bench(&arguments)
+        .args(["--against", &peers])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "left out, not failed");
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = document["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 2, "{document}");
+    assert!(rows[0]["value"].as_f64().is_some(), "{document}");
+    assert!(rows[1]["value"].is_null(), "{document}");
+    let why = rows[1]["failure"].as_str().unwrap();
+    assert!(
+        why.starts_with("skipped: preloaded, but malloc comes from"),
+        "{why}"
+    );
+}
+
+#[test]
+fn a_library_without_malloc_is_refused_before_it_is_measured_under_a_false_name() {
+    let Some(libm) = libm() else { return };
     let output = bench(&[
         "pair-64",
         "--scale",

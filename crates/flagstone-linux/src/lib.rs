@@ -9,7 +9,8 @@
 //!   ├ membarrier  the fence that aborts critical sections on other CPUs
 //!   ├ thread      token and waiting
 //!   ├ clock · entropy · report · fork
-//!   ├ observe · process · residency   who looks at a watched heap, and what the kernel tells it
+//!   ├ observe · hook                  functions of the face: who looks at the heap, who holds what
+//!   ├ process · residency             what the kernel says about this process
 //!   └ sys · text  system calls without errno, files read on the stack
 //! ```
 //!
@@ -26,6 +27,7 @@ mod clock;
 pub mod cpus;
 mod entropy;
 pub mod fork;
+mod hook;
 pub mod limits;
 pub mod membarrier;
 mod memory;

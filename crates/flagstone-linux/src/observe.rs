@@ -1,37 +1,23 @@
-//! Who looks at a watched heap: one function, set once by the face that wants figures.
+//! Who looks at a watched heap, and who knows what this thread holds of its locks: functions of the
+//! face, which has the heap.
 
-use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, Ordering};
+use crate::hook::Hook;
+use flagstone_core::platform::LockKind;
 
-struct Observer {
-    set: AtomicBool,
-    function: UnsafeCell<Option<fn()>>,
-}
+/// Takes figures, called by the slow paths of a watched heap; to be set before it is watched.
+pub static OBSERVER: Hook<fn()> = Hook::new();
 
-// SAFETY: the cell is written once, before `set` says so, and only read afterwards.
-unsafe impl Sync for Observer {}
-
-static OBSERVER: Observer = Observer {
-    set: AtomicBool::new(false),
-    function: UnsafeCell::new(None),
-};
-
-/// Makes `function` the observer.
-///
-/// # Safety
-/// 1. Called at most once, by one thread, before the heap is watched.
-pub unsafe fn set(function: fn()) {
-    // SAFETY: obligation 1: nobody reads or writes the cell now.
-    unsafe { OBSERVER.function.get().write(Some(function)) };
-    OBSERVER.set.store(true, Ordering::Release);
-}
+/// `Platform::holds_from` over the locks of the one heap.
+pub static HOLDS_FROM: Hook<fn(LockKind) -> bool> = Hook::new();
 
 /// Lets the observer look, if there is one.
 pub(crate) fn call() {
-    if OBSERVER.set.load(Ordering::Acquire) {
-        // SAFETY: `set` was stored after the cell was written for the last time.
-        if let Some(function) = unsafe { *OBSERVER.function.get() } {
-            function();
-        }
+    if let Some(observer) = OBSERVER.get() {
+        observer();
     }
+}
+
+/// Whether this thread holds a lock of `kind` or of a later one.
+pub(crate) fn holds_from(kind: LockKind) -> bool {
+    HOLDS_FROM.get().is_some_and(|holds| holds(kind))
 }

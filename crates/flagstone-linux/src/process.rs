@@ -56,6 +56,30 @@ pub fn parent() -> i32 {
     unsafe { sys::call(libc::SYS_getppid, [0; 6]) as i32 }
 }
 
+/// Whether this thread is the only one left; `false` also where that cannot be seen.
+#[must_use]
+pub fn is_alone() -> bool {
+    let mut found = core::mem::MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: the path ends in a zero byte, and the kernel writes at most one `stat`.
+    let result = unsafe {
+        sys::call(
+            libc::SYS_newfstatat,
+            [
+                libc::AT_FDCWD as usize,
+                c"/proc/self/task".as_ptr().expose_provenance(),
+                found.as_mut_ptr().expose_provenance(),
+                0,
+                0,
+                0,
+            ],
+        )
+    };
+    // SAFETY: all zeroes are a `stat` too.
+    let links = unsafe { found.assume_init() }.st_nlink;
+    // Two of a folder's links are its own; the others are its folders, here one for each thread.
+    result == 0 && links == 3
+}
+
 /// One mapping of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapping {

@@ -5,7 +5,7 @@ use core::ops::Range;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, Ordering};
 use flagstone_core::base::{CpuId, Means, NodeId, PageSize};
-use flagstone_core::platform::{CpuArea, Fault, OutOfMemory, Platform, SheafWord, Slot};
+use flagstone_core::platform::{CpuArea, Fault, LockKind, OutOfMemory, Platform, SheafWord, Slot};
 
 /// Linux as a platform of the core.
 #[derive(Debug)]
@@ -155,6 +155,10 @@ unsafe impl Platform for Linux {
     #[inline(always)]
     fn token() -> u64 {
         thread::token()
+    }
+
+    fn holds_from(kind: LockKind) -> bool {
+        crate::observe::holds_from(kind)
     }
 
     fn pause(round: u32) {

@@ -78,8 +78,12 @@ fn build() -> bool {
     };
     slots::offer(&STORE.slots);
     let built = STORE.heap.init(&config).is_ok();
-    if built && slots::lie_at(&STORE.slots, hot::CS_OFFSET) {
-        STORE.heap.open_near();
+    if built {
+        // SAFETY: a heap is built once, by the one thread the stage lets in.
+        unsafe { flagstone_linux::observe::HOLDS_FROM.set(|kind| STORE.heap.holds_from(kind)) };
+        if slots::lie_at(&STORE.slots, hot::CS_OFFSET) {
+            STORE.heap.open_near();
+        }
     }
     BUILDER.store(0, Ordering::Relaxed);
     // After a refusal the next call asks again: memory may have come back.

@@ -9,6 +9,7 @@ use crate::init::{heap, static_heap};
 use crate::line::Line;
 use core::ffi::{c_char, c_int, c_void};
 use core::fmt::Write;
+use flagstone_core::heap::HugeCount;
 use flagstone_core::platform::{Fault, Platform};
 use flagstone_core::stats::bytes_in_use;
 use flagstone_linux::Linux;
@@ -44,7 +45,8 @@ struct Account {
     held: usize,
     free_resident: usize,
     free_blocks: usize,
-    huge: usize,
+    huge: HugeCount,
+    huge_peak: HugeCount,
     metadata: usize,
 }
 
@@ -57,14 +59,15 @@ impl Account {
         let pages = ready.slabs().pages().snapshot();
         let bytes = |count: usize| count * pages.page_bytes;
         let blocks = pages.total.resident_blocks.iter();
-        let huge = ready.huge_bytes();
+        let (huge, huge_peak) = ready.huge_counts();
         Self {
             committed: bytes(pages.total.committed_pages),
             blocks: bytes(pages.total.in_use_pages),
-            held: (bytes_in_use(ready) as usize).saturating_sub(huge),
+            held: (bytes_in_use(ready) as usize).saturating_sub(huge.bytes),
             free_resident: bytes(pages.total.free_resident_pages),
             free_blocks: blocks.map(|&count| count as usize).sum(),
             huge,
+            huge_peak,
             metadata: pages.own_bytes + pages.memmap_bytes + pages.control_bytes,
         }
     }
@@ -98,9 +101,9 @@ pub extern "C" fn mallinfo2() -> MallInfo2 {
     MallInfo2 {
         arena: account.committed,
         ordblks: account.free_blocks,
-        hblks: usize::from(account.huge != 0),
-        hblkhd: account.huge,
-        uordblks: account.held + account.huge,
+        hblks: account.huge.blocks,
+        hblkhd: account.huge.bytes,
+        uordblks: account.held + account.huge.bytes,
         fordblks: account.free_resident + account.blocks.saturating_sub(account.held),
         keepcost: account.free_resident,
         ..MallInfo2::default()
@@ -126,14 +129,39 @@ pub extern "C" fn mallinfo() -> MallInfo {
     ])
 }
 
-/// Prints the heap's numbers on standard error.
+/// Prints the heap's numbers on standard error: first the lines programs look for in glibc's
+/// `malloc_stats`, the heap being the one arena, then our own.
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc_stats() {
     let account = Account::now();
+    let huge = account.huge.bytes;
+    for (head, system, in_use) in [
+        ("Arena 0:", account.committed, account.held),
+        (
+            "Total (incl. mmap):",
+            account.committed + huge,
+            account.held + huge,
+        ),
+    ] {
+        let mut line = Line::new();
+        let _ = write!(
+            line,
+            "{head}\nsystem bytes     = {system:>10}\nin use bytes     = {in_use:>10}"
+        );
+        line.print();
+    }
+    for (what, number) in [
+        ("max mmap regions", account.huge_peak.blocks),
+        ("max mmap bytes  ", account.huge_peak.bytes),
+    ] {
+        let mut line = Line::new();
+        let _ = write!(line, "{what} = {number:>10}");
+        line.print();
+    }
     for (what, bytes) in [
         ("held by the program", account.held),
         ("slabs and runs", account.blocks),
-        ("huge blocks", account.huge),
+        ("huge blocks", huge),
         ("free, resident", account.free_resident),
         ("committed", account.committed),
         ("the allocator's own", account.metadata),
@@ -164,10 +192,10 @@ pub unsafe extern "C" fn malloc_info(options: c_int, stream: *mut libc::FILE) ->
          <system type=\"current\" size=\"{}\"/>\n<own size=\"{}\"/>\n</malloc>\n",
         env!("CARGO_PKG_VERSION"),
         account.held,
-        account.huge,
+        account.huge.bytes,
         account.free_blocks,
         account.free_resident,
-        account.committed + account.huge,
+        account.committed + account.huge.bytes,
         account.metadata,
     );
     // SAFETY: obligation 1; the line ends in a zero byte.
@@ -186,9 +214,17 @@ pub extern "C" fn mallopt(parameter: c_int, _value: c_int) -> c_int {
     c_int::from(parameter == 1 || KNOWN.contains(&parameter))
 }
 
-/// At exit, if wanted.
+/// At exit: the statistics, if wanted, and the last look for double frees. Not where a report is
+/// still to come, which would not show the sheaves any more, and not beside other threads: they go
+/// on, and taking sheaves out of their hands has its price.
 pub extern "C" fn at_exit() {
     if crate::env::show_stats() {
         malloc_stats();
+    }
+    if static_heap().ready_if_built().is_some()
+        && !crate::report::is_on()
+        && flagstone_linux::process::is_alone()
+    {
+        static_heap().last_look();
     }
 }

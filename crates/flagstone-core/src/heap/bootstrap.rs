@@ -63,6 +63,8 @@ pub struct Ready<P: Platform> {
     pub(super) deep: Falls,
     /// Whether slow paths tell the platform's observer.
     pub(super) watched: AtomicBool,
+    /// The thread that forks now, by its token; zero for none.
+    pub(super) forker: AtomicU64,
 }
 
 impl<P: Platform> Heap<P> {
@@ -157,6 +159,7 @@ impl<P: Platform> Heap<P> {
             (&raw mut (*ready).shallow).write(Falls::default());
             (&raw mut (*ready).deep).write(Falls::default());
             (&raw mut (*ready).watched).write(AtomicBool::new(false));
+            (&raw mut (*ready).forker).write(AtomicU64::new(0));
         }
         // SAFETY: every field is written.
         let parts = unsafe { &mut *ready };

@@ -108,11 +108,12 @@ impl<P: Platform> Heap<P> {
             Some(cache) => {
                 cache.sample(size);
                 ready.upkeep();
-                if P::fast_slots() {
+                let object = if P::fast_slots() {
                     ready.slabs.alloc_slow(cache)
                 } else {
                     ready.slabs.alloc(cache)
-                }
+                };
+                object.or_else(|| ready.alloc_beside(MIN_ALIGN, size))
             }
             None => ready.alloc_pages(size, false),
         }
@@ -145,7 +146,8 @@ impl<P: Platform> Heap<P> {
                 if cache.geometry().size().is_multiple_of(align) {
                     cache.sample(size);
                     ready.upkeep();
-                    return ready.slabs.alloc(cache);
+                    let object = ready.slabs.alloc(cache);
+                    return object.or_else(|| ready.alloc_beside(align, size));
                 }
                 wanted = cache
                     .geometry()
@@ -260,6 +262,7 @@ impl<P: Platform> Heap<P> {
                 let usable = cache.usable_size();
                 // Keep what is at most half empty: moving costs more than the rest is worth.
                 if size <= usable && size >= usable / 2 {
+                    ready.slabs.assert_not_just_freed(cache, address);
                     return Some(address);
                 }
                 usable
@@ -315,7 +318,7 @@ impl<P: Platform> Ready<P> {
         if let Some(cache) = self.slabs.cache_of_page(pfn) {
             if cache.id().index() > SHEAF_CACHES {
                 // SAFETY: the page map names the cache.
-                unsafe { self.slabs.assert_start(cache, address) };
+                unsafe { self.slabs.assert_live(cache, address) };
                 return Found::Object(cache);
             }
             P::fatal(Fault::InvalidFree, address.as_ptr());

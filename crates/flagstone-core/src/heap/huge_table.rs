@@ -43,6 +43,16 @@ pub struct HugeTable {
     capacity: usize,
     used: usize,
     bytes: usize,
+    peak: HugeCount,
+}
+
+/// How many huge blocks there are, or were at most.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct HugeCount {
+    /// Blocks.
+    pub blocks: usize,
+    /// Their bytes.
+    pub bytes: usize,
 }
 
 // SAFETY: the table owns its memory; the lock around it gives exclusive use.
@@ -58,7 +68,26 @@ impl HugeTable {
             capacity: 0,
             used: 0,
             bytes: 0,
+            peak: HugeCount {
+                blocks: 0,
+                bytes: 0,
+            },
         }
+    }
+
+    /// Blocks in the table.
+    #[must_use]
+    pub fn now(&self) -> HugeCount {
+        HugeCount {
+            blocks: self.used,
+            bytes: self.bytes,
+        }
+    }
+
+    /// The most blocks there ever were, and the most bytes, not necessarily at one moment.
+    #[must_use]
+    pub fn peak(&self) -> HugeCount {
+        self.peak
     }
 
     /// Bytes in all huge blocks.
@@ -152,6 +181,10 @@ impl HugeTable {
         self.place(block);
         self.used += 1;
         self.bytes += block.bytes;
+        self.peak = HugeCount {
+            blocks: self.peak.blocks.max(self.used),
+            bytes: self.peak.bytes.max(self.bytes),
+        };
         Ok(())
     }
 
@@ -210,6 +243,7 @@ impl HugeTable {
             capacity: 1 << (bytes / size_of::<HugeBlock>()).ilog2(),
             used: self.used,
             bytes: self.bytes,
+            peak: self.peak,
         };
         for block in self.blocks() {
             larger.place(*block);

@@ -26,5 +26,5 @@ pub use bootstrap::{HeapConfig, Ready};
 pub use class::TABLE_MAX;
 pub use gate::{Gate, NEAR_MAX};
 pub use heap::{Heap, MIN_ALIGN};
-pub use huge_table::HugeBlock;
 pub(crate) use huge_table::HugeTable;
+pub use huge_table::{HugeBlock, HugeCount};

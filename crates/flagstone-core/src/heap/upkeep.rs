@@ -8,9 +8,9 @@
 
 use super::bootstrap::Ready;
 use super::heap::Heap;
-use super::huge_table::{HugeBlock, HugeTable};
+use super::huge_table::{HugeBlock, HugeCount, HugeTable};
 use crate::base::NodeId;
-use crate::platform::{Guard, MAX_CACHES, Platform, RawLock};
+use crate::platform::{Guard, LockKind, MAX_CACHES, Platform, RawLock};
 use crate::slab::Slabs;
 use crate::sync::Ordering::Relaxed;
 use core::ptr::NonNull;
@@ -45,6 +45,13 @@ impl<P: Platform> Ready<P> {
     #[must_use]
     pub fn huge_bytes(&self) -> usize {
         self.huge.lock::<P>().map_or(0, |table| table.bytes())
+    }
+
+    /// Huge blocks now, and the most there ever were; zeroes on top of the table's holder.
+    #[must_use]
+    pub fn huge_counts(&self) -> (HugeCount, HugeCount) {
+        let table = self.huge.lock::<P>();
+        table.map_or_else(|_| Default::default(), |table| (table.now(), table.peak()))
     }
 
     /// Bytes asked for in huge blocks.
@@ -161,8 +168,35 @@ impl<P: Platform> Ready<P> {
         }
     }
 
+    /// Whether this thread holds a lock of `kind` or of one that comes after it. Not while it forks:
+    /// then it holds them all in order, and may wait for the next.
+    fn holds_from(&self, kind: LockKind) -> bool {
+        let me = P::token();
+        if self.forker.load(Relaxed) == me {
+            return false;
+        }
+        let mut held = false;
+        let mut look = |lock: &RawLock| held |= lock.kind() >= kind && lock.holder() == me;
+        self.each_lock(&mut look);
+        self.slabs.pages().each_lock(&mut look);
+        held
+    }
+
+    /// A block straight from the system for a signal handler whose request of `size` bytes, aligned
+    /// to `align`, found in use what it needs: by the thread below it. `None` for others, for whom
+    /// memory is exhausted.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn alloc_beside(&self, align: usize, size: usize) -> Option<NonNull<u8>> {
+        if !self.holds_from(LockKind::Heap) {
+            return None;
+        }
+        self.alloc_huge(size.max(1), align.max(P::page_size().bytes()), false)
+    }
+
     /// Before a fork: takes every lock, so that the child finds all structures whole.
     pub fn fork_prepare(&self) {
+        self.forker.store(P::token(), Relaxed);
         self.each_lock(|lock| {
             // Reentered cannot happen: no lock is held between two calls of the program.
             let _held = P::acquire(lock);
@@ -174,6 +208,7 @@ impl<P: Platform> Ready<P> {
     pub fn fork_done(&self) {
         self.slabs.pages().unlock_all();
         self.each_lock(|lock| P::release_lock(lock));
+        self.forker.store(0, Relaxed);
     }
 }
 
@@ -181,6 +216,23 @@ impl<P: Platform> Heap<P> {
     /// Gives back all that is cached, but `keep` bytes of free pages; see [`Ready::trim`].
     pub fn trim(&self, keep: usize) -> usize {
         self.ready_if_built().map_or(0, |ready| ready.trim(keep))
+    }
+
+    /// The last look of a program that ends: what lies in sheaves goes to its slabs, where a double
+    /// free that was not noticed so far is, unless the block was handed out again.
+    pub fn last_look(&self) {
+        /// Objects of barns looked at. Why so few: each may be a cache miss, and a program that
+        /// ends should end; the sheaves of CPUs are bounded themselves.
+        const BARN_OBJECTS_MAX: u32 = 8192;
+        if let Some(ready) = self.ready_if_built() {
+            ready.slabs.look_through(BARN_OBJECTS_MAX);
+        }
+    }
+
+    /// For [`Platform::holds_from`] of a world with one heap.
+    pub fn holds_from(&self, kind: LockKind) -> bool {
+        self.ready_if_built()
+            .is_some_and(|ready| ready.holds_from(kind))
     }
 
     /// See [`Ready::fork_prepare`].

@@ -2,6 +2,7 @@ use super::LOOK_EVERY;
 use crate::heap::{Heap, HeapConfig};
 use crate::page::{PageSnapshot, TICK_NS};
 use crate::platform::testing::{Setup, Testing, World};
+use crate::platform::{LockKind, Platform};
 use crate::policy::Policy;
 use crate::verify::check_heap;
 use core::ptr::NonNull;
@@ -198,4 +199,36 @@ fn random_huge_blocks_keep_every_rule_of_the_table() {
         assert_eq!(check_heap(ready), Ok(()), "step {step}");
     }
     assert!(kept > 0, "nothing was ever kept");
+}
+
+#[test]
+fn a_handler_gets_memory_from_the_system_where_the_thread_below_holds_what_it_needs() {
+    let (_world, heap) = heap_in(Setup::default());
+    let ready = heap.ready_if_built().expect("built");
+    assert!(!heap.holds_from(LockKind::Heap), "nothing is held yet");
+    assert_eq!(
+        ready.alloc_beside(16, 100),
+        None,
+        "memory is exhausted then"
+    );
+    let lock = ready.slabs().registry_lock();
+    Testing::acquire(lock).expect("free");
+    assert!(heap.holds_from(LockKind::Heap));
+    assert!(
+        !heap.holds_from(LockKind::Local),
+        "what comes later is free"
+    );
+    let block = ready.alloc_beside(16, 100).expect("memory beside the heap");
+    Testing::release_lock(lock);
+    // SAFETY: allocated above, freed once.
+    unsafe { heap.free(block.as_ptr()) };
+}
+
+#[test]
+fn a_thread_that_forks_holds_everything_and_may_wait() {
+    let (_world, heap) = heap_in(Setup::default());
+    heap.fork_prepare();
+    assert!(!heap.holds_from(LockKind::Heap));
+    heap.fork_done();
+    assert!(!heap.holds_from(LockKind::Heap));
 }

@@ -184,7 +184,8 @@ impl<P: Platform> PageAllocator<P> {
         }
     }
 
-    fn each_lock(&self, mut step: impl FnMut(&crate::platform::RawLock)) {
+    /// Every lock of the page layer, in the order in which they may be taken.
+    pub(crate) fn each_lock(&self, mut step: impl FnMut(&crate::platform::RawLock)) {
         for zone in self.zones() {
             for cpu in 0..P::cpu_count() {
                 step(zone.pageset(CpuId(cpu)).raw());

@@ -9,7 +9,11 @@
 //! that needs no lock. Waiting is the platform's: real threads spin, yield, then sleep; virtual
 //! CPUs queue in virtual time.
 //!
-//! Order: a thread takes locks only in ascending [`LockKind`] (`lock.ascending`).
+//! Order: a thread takes locks only in ascending [`LockKind`] (`lock.ascending`), so waiting never
+//! goes round in a circle. A signal handler on top of a holder breaks the order: two of them may
+//! wait for what the other's thread holds. Whoever has waited for some milliseconds therefore asks
+//! whether it stands on top of a holder ([`Platform::holds_from`]), and if so gets `Reentered` too.
+//! Every such circle has a waiter of that kind, so it ends.
 //!
 //! Invariants
 //! - `lock.named`: a non-zero word is the token of the one thread that holds the lock.
@@ -39,7 +43,11 @@ pub enum LockKind {
     Zone,
 }
 
-/// The caller holds this lock already: it interrupted itself.
+/// Rounds of waiting before a waiter asks whether it may wait at all. Why 48: with the pauses of
+/// Linux about five milliseconds, longer than locks are held by threads that run.
+const ASK_AFTER: u32 = 48;
+
+/// The caller interrupted the holder of this lock, or of one that comes after it: it must not wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reentered;
 
@@ -88,7 +96,8 @@ impl RawLock {
     /// Takes the lock, waiting by [`Platform::pause`].
     ///
     /// # Errors
-    /// `Reentered` if the caller is the holder.
+    /// `Reentered` if the caller is the holder, or interrupted the holder of another lock and this
+    /// one does not come free.
     #[inline]
     pub fn acquire_spinning<P: Platform>(&self) -> Result<(), Reentered> {
         let token = P::token();
@@ -106,7 +115,7 @@ impl RawLock {
     fn acquire_contended<P: Platform>(&self, token: u64, mut holder: u64) -> Result<(), Reentered> {
         let mut round = 0;
         loop {
-            if holder == token {
+            if holder == token || (round == ASK_AFTER && P::holds_from(self.kind)) {
                 return Err(Reentered);
             }
             P::pause(round);
@@ -222,5 +231,48 @@ impl<P: Platform, T> Drop for Guard<'_, P, T> {
     #[inline]
     fn drop(&mut self) {
         P::release_lock(&self.lock.raw);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::base::CpuId;
+    use crate::platform::testing::{Setup, Testing, World, stand_on_top};
+    use std::sync::Barrier;
+
+    /// Two threads, each with one lock, each wanting the other's: how both waits end.
+    fn crossed(first_on_top: bool, second_on_top: bool) -> [bool; 2] {
+        let world = World::enter_new(Setup::default());
+        let locks = [LockKind::List, LockKind::Zone].map(RawLock::new);
+        let both_hold = Barrier::new(2);
+        let side = |own: &RawLock, other: &RawLock, on_top| {
+            world.enter(CpuId(0));
+            stand_on_top(on_top);
+            own.acquire_spinning::<Testing>().expect("free");
+            both_hold.wait();
+            let got = other.acquire_spinning::<Testing>().is_ok();
+            if got {
+                other.release_now();
+            }
+            own.release_now();
+            got
+        };
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| side(&locks[0], &locks[1], first_on_top));
+            let second = scope.spawn(|| side(&locks[1], &locks[0], second_on_top));
+            [first, second].map(|thread| thread.join().expect("a side of the circle"))
+        })
+    }
+
+    #[test]
+    fn a_handler_that_would_wait_in_a_circle_goes_without_the_lock() {
+        assert_eq!(crossed(false, true), [true, false]);
+    }
+
+    #[test]
+    fn of_two_handlers_in_a_circle_both_go_on() {
+        let got = crossed(true, true);
+        assert!(got.contains(&false), "somebody must give way: {got:?}");
     }
 }

@@ -259,6 +259,13 @@ pub unsafe trait Platform: Sized + 'static {
         lock.try_acquire_now::<Self>()
     }
 
+    /// Whether the caller holds a lock of `kind` or of one that comes after it, which only a signal
+    /// handler does that wants a lock of `kind`. Asked after waiting for long; `false` (the default)
+    /// where no handlers come.
+    fn holds_from(_kind: LockKind) -> bool {
+        false
+    }
+
     /// Gives `lock` back.
     #[inline]
     fn release_lock(lock: &RawLock) {

@@ -95,10 +95,16 @@ pub struct World {
 std::thread_local! {
     static WORLD: RefCell<Option<Arc<World>>> = const { RefCell::new(None) };
     static CPU: Cell<u32> = const { Cell::new(0) };
+    static ON_TOP: Cell<bool> = const { Cell::new(false) };
     static TOKEN: u64 = {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         NEXT.fetch_add(1, Relaxed)
     };
+}
+
+/// From now on the calling thread stands for a signal handler on top of a holder of locks, or not.
+pub fn stand_on_top(of_a_holder: bool) {
+    ON_TOP.set(of_a_holder);
 }
 
 impl World {
@@ -412,6 +418,10 @@ unsafe impl Platform for Testing {
 
     fn token() -> u64 {
         TOKEN.with(|token| *token)
+    }
+
+    fn holds_from(_kind: LockKind) -> bool {
+        ON_TOP.get()
     }
 
     fn pause(_round: u32) {

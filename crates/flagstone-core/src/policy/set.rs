@@ -24,6 +24,10 @@ pub const KEYS: &[(&str, &str)] = &[
         "slabs kept on a node's partial list, every cache",
     ),
     ("sheaf_capacity", "objects per sheaf, every cache"),
+    (
+        "check",
+        "1: no sheaves, so that every double free is noticed at once; slow",
+    ),
     ("barn_full", "full sheaves per barn"),
     ("barn_empty", "empty sheaves per barn"),
     (
@@ -181,6 +185,11 @@ impl Policy {
             "cpu_partial" => self.cpu_partial_set = Some(small(PAGES)?),
             "min_partial" => self.min_partial_rule = MinPartialRule::Constant(small(U32)?),
             "sheaf_capacity" => self.sheaf_capacity_set = Some(small(1 << 16)?),
+            "check" => {
+                if small(1)? == 1 {
+                    self.sheaf_capacity_set = Some(0);
+                }
+            }
             "barn_full" => self.barn.full = small(U32)?,
             "barn_empty" => self.barn.empty = small(U32)?,
             "percpu_pagelist_high_fraction" => {
@@ -230,6 +239,7 @@ mod tests {
             // 16 suits every knob but the two with narrower ranges.
             let value = match *key {
                 "pcp_batch_scale_max" => "6",
+                "check" => "1",
                 key if key.ends_with("_order") => "4",
                 _ => "17",
             };

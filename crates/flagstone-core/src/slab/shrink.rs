@@ -4,6 +4,7 @@
 //!   shrink_all     every CPU's sheaves, all barns, empty slabs   when the heap has shrunk by half
 //!   shrink_large   the same for caches of large objects          when it has shrunk by an eighth
 //!   shrink_cache   the same for one cache                        on request (destroy)
+//!   look_through   every CPU's sheaves, some of the barns        at the end of a program
 //! ```
 //!
 //! Sheaves start small again afterwards. One fence empties all slots of a CPU at once, so
@@ -34,6 +35,29 @@ impl<P: Platform> Slabs<P> {
         }
         for cache in self.live_caches() {
             self.shrink_shared(cache);
+        }
+    }
+
+    /// Empties the sheaves of all CPUs, and of the barns until `most` objects came out of them,
+    /// into their slabs: there it is noticed what was freed twice.
+    #[cold]
+    #[inline(never)]
+    pub fn look_through(&self, most: u32) {
+        for cpu in 0..P::cpu_count() {
+            self.seize_sheaves(CpuId(cpu), 0..2 * MAX_CACHES as u32);
+        }
+        let mut seen = 0;
+        for cache in self.live_caches() {
+            for node in 0..self.node_count() {
+                let barn = &self.node(cache.id(), NodeId(node)).barn;
+                while seen < most
+                    && let Some(full) = barn.take_full::<P>()
+                {
+                    seen += full.len();
+                    self.count_barn_bytes(cache, &full, false);
+                    self.empty_out(cache, full);
+                }
+            }
         }
     }
 

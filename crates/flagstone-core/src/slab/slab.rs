@@ -346,12 +346,16 @@ impl<'a, P: Platform> Slab<'a, P> {
 }
 
 impl<P: Platform> Slabs<P> {
-    /// Ends the program unless an object of `cache` that was handed out starts at `object`.
+    /// Ends the program unless an object of `cache` that was handed out starts at `object`, or if
+    /// it is free in its slab. What is free in a sheaf is not noticed here.
     ///
     /// # Safety
     /// 1. As for [`Slab::holding`].
-    pub(crate) unsafe fn assert_start(&self, cache: &Cache, object: NonNull<u8>) {
+    pub(crate) unsafe fn assert_live(&self, cache: &Cache, object: NonNull<u8>) {
         // SAFETY: obligation 1.
-        let _found = unsafe { Slab::holding(self, cache, object) };
+        let (slab, index) = unsafe { Slab::holding(self, cache, object) };
+        if cache.engine() == Engine::Sheaf && slab.links.peek(index).is_some() {
+            P::fatal(Fault::DoubleFree, object.as_ptr());
+        }
     }
 }

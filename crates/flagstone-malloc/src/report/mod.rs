@@ -76,14 +76,19 @@ fn start(heap: &'static Heap<Linux>, directory: &[u8]) {
     }
     HEAP.store(core::ptr::from_ref(heap).cast_mut(), Relaxed);
     PROCESS.store(process::id(), Relaxed);
-    // SAFETY: called once, before the heap is watched.
-    unsafe { flagstone_linux::observe::set(observe) };
+    // SAFETY: called once.
+    unsafe { flagstone_linux::observe::OBSERVER.set(observe) };
     ready.watch();
     exit::register();
     // A first one at once: a program may be killed before it has grown.
     if let Some(mut room) = ROOM.enter() {
         sample(ready, &mut room, Moment::Running);
     }
+}
+
+/// Whether a report of this process is to come.
+pub fn is_on() -> bool {
+    !HEAP.load(Relaxed).is_null()
 }
 
 /// In the child of a fork: it is a process of its own, whose peak begins now.

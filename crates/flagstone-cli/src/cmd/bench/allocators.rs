@@ -12,6 +12,8 @@ pub struct Allocator {
     pub version: String,
     /// Library to preload; none is the C library's own malloc.
     pub library: Option<PathBuf>,
+    /// Why it cannot run any workload here, if so.
+    pub unusable: Option<String>,
 }
 
 impl Allocator {
@@ -97,6 +99,7 @@ pub fn peers() -> Vec<Allocator> {
         name: GLIBC.into(),
         version: super::child::probe::glibc_version(),
         library: None,
+        unusable: None,
     }];
     for (name, file) in SYSTEM {
         let found = library_folders()
@@ -112,6 +115,7 @@ pub fn peers() -> Vec<Allocator> {
                 name: name.into(),
                 version,
                 library: Some(library),
+                unusable: None,
             });
         }
     }
@@ -166,6 +170,7 @@ fn of_file(library: PathBuf) -> Allocator {
         name: name.into(),
         version,
         library: Some(library),
+        unusable: None,
     }
 }
 

@@ -124,6 +124,7 @@ mod tests {
                 name: name.into(),
                 version: String::new(),
                 library: None,
+                unusable: None,
             },
             samples: values.iter().map(|&value| Sample::of_ns(value)).collect(),
             failure: None,

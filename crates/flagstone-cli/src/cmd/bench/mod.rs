@@ -85,6 +85,7 @@ pub fn run(args: &Args) -> Outcome {
             name: FLAGSTONE.into(),
             version: String::new(),
             library: Some(library),
+            unusable: None,
         });
     }
     chosen.extend(allocators::choose(&args.against).map_err(Failure::Usage)?);
@@ -172,7 +173,8 @@ fn prepare(args: &Args, scratch: &std::path::Path) -> Result<Bench, Failure> {
     })
 }
 
-/// Checks every preload and drops a second entry of the same name and version.
+/// Checks every preload and drops a second entry of the same name and version. One that cannot be
+/// preloaded stays, without figures: each table then says why.
 fn identify(bench: &Bench, chosen: Vec<Allocator>) -> Result<Vec<Allocator>, Failure> {
     let mut known: Vec<Allocator> = Vec::new();
     for mut allocator in chosen {
@@ -185,7 +187,14 @@ fn identify(bench: &Bench, chosen: Vec<Allocator>) -> Result<Vec<Allocator>, Fai
             Err(line) if allocator.name == FLAGSTONE => {
                 return Err(Failure::Usage(format!("{}: {line}", allocator.name)));
             }
-            Err(line) => eprintln!("flagstone: {} left out: {line}", full_name(&allocator)),
+            Err(line) => {
+                eprintln!(
+                    "flagstone: {} cannot run here: {line}",
+                    full_name(&allocator)
+                );
+                allocator.unusable = Some(format!("skipped: {line}"));
+                known.push(allocator);
+            }
         }
     }
     Ok(known)

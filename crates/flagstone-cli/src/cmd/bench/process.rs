@@ -187,6 +187,7 @@ mod tests {
             name: "glibc".into(),
             version: String::new(),
             library: None,
+            unusable: None,
         }
     }
 

@@ -57,7 +57,7 @@ impl Bench {
         let outcome = |allocator: &Allocator| Outcome {
             allocator: allocator.clone(),
             samples: Vec::new(),
-            failure: None,
+            failure: allocator.unusable.clone(),
         };
         let mut outcomes: Vec<Outcome> = allocators.iter().map(outcome).collect();
         for _ in 0..self.runs {

@@ -306,6 +306,7 @@ mod tests {
                 name: name.into(),
                 version: String::new(),
                 library: None,
+                unusable: None,
             },
             samples: vec![Sample::of_ns(value).with("rss_kib", value * 10.0)],
             failure: None,
