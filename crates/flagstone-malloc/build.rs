@@ -7,6 +7,8 @@
 //! - `nostartfiles`: the C compiler's start-up objects run code of their own at both ends of a
 //!   program, in pages that nothing else of ours needs there.
 //! - `layout.ld`: which code lies together.
+//! - `-ldl`: `dlsym` has a library of its own before glibc 2.34. Since then, and in musl, that
+//!   library is empty and nothing comes of it. A build on an old system serves newer ones too.
 
 fn main() {
     let folder = std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets it");
@@ -20,6 +22,7 @@ fn main() {
         println!("cargo::rustc-cdylib-link-arg=-Wl,{argument}");
     }
     println!("cargo::rustc-cdylib-link-arg=-nostartfiles");
+    println!("cargo::rustc-cdylib-link-arg=-Wl,--push-state,--no-as-needed,-ldl,--pop-state");
     for file in ["build.rs", "layout.ld"] {
         println!("cargo::rerun-if-changed={file}");
     }
