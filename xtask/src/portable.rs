@@ -2,8 +2,7 @@
 //!
 //! ```text
 //!   musl      the library as built for glibc, preloaded into programs that musl-gcc made
-//!   aarch64   the library, the digests and the core's own tests under qemu-aarch64, with pages of
-//!             4, 16 and 64 KiB
+//!   aarch64   the library, the digests and the core's own tests under qemu-aarch64
 //! ```
 //!
 //! A part whose tools are missing says in one line what it would need, and is no failure.
@@ -17,9 +16,6 @@ const LINKER: &str = "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER";
 const RUNNER: &str = "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER";
 /// Where Debian's cross compilers keep the C library for programs they make.
 const ROOT: &str = "/usr/aarch64-linux-gnu";
-/// Page sizes that aarch64 kernels are built for, in bytes.
-const PAGES: [&str; 3] = ["4096", "16384", "65536"];
-
 /// What went wrong, one a line.
 pub fn check(root: &Path) -> Vec<String> {
     let target =
@@ -153,22 +149,14 @@ fn aarch64(place: &Place<'_>) -> Result<Done, String> {
     };
     let mut done = Done::default();
     for program in PROGRAMS {
-        match place.compile(&with, program) {
-            Ok(file) => {
-                for page in PAGES {
-                    let mut command = Command::new(emulator);
-                    command.args(["-p", page, "-L", ROOT, "-E"]);
-                    command.arg(format!("LD_PRELOAD={}", library.display()));
-                    command.arg(&file);
-                    let verdict = program.judge(&mut command, &with.scratch, &library);
-                    done.note(
-                        &format!("{} on pages of {page} bytes", program.source),
-                        verdict,
-                    );
-                }
-            }
-            Err(why) => done.note(program.source, Err(why)),
-        }
+        let verdict = place.compile(&with, program).and_then(|file| {
+            let mut command = Command::new(emulator);
+            command.args(["-L", ROOT, "-E"]);
+            command.arg(format!("LD_PRELOAD={}", library.display()));
+            command.arg(&file);
+            program.judge(&mut command, &with.scratch, &library)
+        });
+        done.note(program.source, verdict);
     }
     for test in [
         &["-p", "flagstone-sim", "--test", "golden"][..],
