@@ -123,9 +123,9 @@ fn build(crates: &Path, out: &Path) -> PathBuf {
 }
 
 /// Removes from the environment what this build put there: flags, wrappers, profile settings. The
-/// cargo home, the toolchain choice and network settings stay.
+/// cargo home, the compiler, the linker of a foreign target and network settings stay.
 fn forget_this_build(cargo: &mut Command) {
-    let kept = ["CARGO_HOME", "CARGO_MAKEFLAGS"];
+    let kept = ["CARGO_HOME", "CARGO_MAKEFLAGS", "RUSTC"];
     let prefixes = ["CARGO_", "RUSTC", "RUSTDOC", "RUSTFLAGS", "CLIPPY_", "DEP_"];
     let exact = [
         "OUT_DIR",
@@ -141,7 +141,8 @@ fn forget_this_build(cargo: &mut Command) {
         let Some(name) = name.to_str() else { continue };
         let ours = prefixes.iter().any(|prefix| name.starts_with(prefix)) || exact.contains(&name);
         let settings = name.starts_with("CARGO_NET_") || name.starts_with("CARGO_SOURCE_");
-        if ours && !settings && !kept.contains(&name) {
+        let linker = name.starts_with("CARGO_TARGET_") && name.ends_with("_LINKER");
+        if ours && !settings && !linker && !kept.contains(&name) {
             cargo.env_remove(name);
         }
     }

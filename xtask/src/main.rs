@@ -5,6 +5,7 @@
 //!   tidy      lengths, unsafe files, leftovers, titles, links, invariant names
 //!   options   docs/options.md says what the code says (`options --write` writes it)
 //!   check     all of them
+//!   portable  not among them: builds and runs for musl and aarch64, as far as the tools are there
 //! ```
 //!
 //! The same checks are ordinary tests of this package, so that `cargo test --workspace` runs
@@ -15,6 +16,8 @@ mod invariants;
 mod layers;
 mod links;
 mod options;
+mod portable;
+mod programs;
 mod source;
 mod tidy;
 mod tree;
@@ -26,7 +29,7 @@ use std::process::ExitCode;
 use tree::Finding;
 use tree::Tree;
 
-const USAGE: &str = "usage: cargo xtask layers | tidy | options [--write] | check";
+const USAGE: &str = "usage: cargo xtask layers | tidy | options [--write] | check | portable";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -34,6 +37,9 @@ fn main() -> ExitCode {
     let root = tree::root();
     if words == ["options", "--write"] {
         return write_options(&root);
+    }
+    if words == ["portable"] {
+        return portable(&root);
     }
     let tree = Tree::read(&root);
     let findings = match words[..] {
@@ -63,6 +69,14 @@ fn write_options(root: &Path) -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+fn portable(root: &Path) -> ExitCode {
+    let failures = portable::check(root);
+    for failure in &failures {
+        println!("{failure}");
+    }
+    ExitCode::from(u8::from(!failures.is_empty()))
 }
 
 /// Fails with every finding, one a line.

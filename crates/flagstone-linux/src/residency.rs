@@ -368,6 +368,12 @@ mod tests {
         // SAFETY: the reservation is ours and committed.
         unsafe {
             memory::commit(start, 2 * count * page).unwrap();
+            // Where the kernel gives huge pages unasked, one would make all pages of it resident.
+            libc::madvise(
+                start.as_ptr().cast(),
+                2 * count * page,
+                libc::MADV_NOHUGEPAGE,
+            );
             for index in 0..count {
                 start.add(2 * index * page).write(1);
             }
