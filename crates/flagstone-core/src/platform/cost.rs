@@ -54,6 +54,9 @@ pub enum Work {
     Objects(u32),
     /// Setting up one fresh slab of this many pages, apart from touching its lines.
     NewSlab(u32),
+    /// What the array-cache engine does besides: a management structure with an index for each
+    /// object, the owner of each page, and interrupts on and off around all of it.
+    ManagedSlab,
     /// Buddy steps: list operations while splitting, merging or moving this many blocks.
     Blocks(u32),
     /// Clearing or faulting in this many pages.
