@@ -8,6 +8,7 @@ use crate::costs::{Ps, US};
 use crate::rcu::Deferred;
 use crate::tally::bump;
 use crate::vm::{State, Vm};
+use core::cell::Cell;
 use flagstone_core::platform::Function;
 
 /// How far private work may run ahead. Why 1 µs: without a bound, programs that poll each other
@@ -18,9 +19,26 @@ impl Vm {
     /// Private work: takes longer while a sibling thread runs.
     #[inline]
     pub fn spend(&self, ps: Ps) {
+        self.pass(self.beside_siblings(ps));
+    }
+
+    /// What private work of `ps` takes beside what the core's other threads are doing now.
+    #[inline]
+    fn beside_siblings(&self, ps: Ps) -> Ps {
         let core = self.topology.core_of(self.cpu.get());
         let running = self.core_running[core].get();
-        self.pass(self.costs.stretched(ps, running));
+        let spinning = self.core_spinning[core].get();
+        self.costs.stretched(ps, running, spinning)
+    }
+
+    /// What a line at hand or a locked instruction of `ps` takes.
+    #[inline]
+    pub(crate) fn at_hand(&self, ps: Ps) -> Ps {
+        if self.costs.stretches_lines() {
+            self.beside_siblings(ps)
+        } else {
+            ps
+        }
     }
 
     /// Lets time pass on this CPU.
@@ -95,15 +113,25 @@ impl Vm {
     }
 
     /// Leaves the CPU without being runnable: somebody else makes it runnable again. Private work
-    /// of the sibling is not stretched meanwhile.
+    /// of the sibling is not stretched meanwhile, or as much as a spinning thread stretches it.
     pub(crate) fn block(&self, state: State) {
         let thread = &self.threads[self.current.get() as usize];
         thread.state.set(state);
-        let core = &self.core_running[self.topology.core_of(self.cpu.get())];
-        core.set(core.get() - 1);
+        let core = self.topology.core_of(self.cpu.get());
+        let spinning = matches!(state, State::Waiting(_)).then_some(&self.core_spinning[core]);
+        let count = |of: &Cell<u8>, up: bool| of.set(if up { of.get() + 1 } else { of.get() - 1 });
+        count(&self.core_running[core], false);
+        if let Some(spinning) = spinning {
+            count(spinning, true);
+        }
         self.suspend();
-        let core = &self.core_running[self.topology.core_of(self.cpu.get())];
-        core.set(core.get() + 1);
+        if let Some(spinning) = spinning {
+            count(spinning, false);
+        }
+        count(
+            &self.core_running[self.topology.core_of(self.cpu.get())],
+            true,
+        );
     }
 
     /// Makes a blocked thread runnable at `at` (its own clock if that is later).
@@ -188,11 +216,17 @@ impl Vm {
         let mut lines = self.lines.borrow_mut();
         let mut cost = 0;
         let first = address as usize;
+        let mut near = 0;
         for line in (first & !63..first + bytes.max(1)).step_by(64) {
-            cost += lines.object(line, cpu, &self.topology, &self.costs);
+            let one = lines.object(line, cpu, &self.topology, &self.costs);
+            if one == self.costs.transfer[0] {
+                near += one;
+            } else {
+                cost += one;
+            }
         }
         drop(lines);
-        self.pass(cost);
+        self.pass(cost + self.at_hand(near));
     }
 
     /// The program uses `bytes` of data in the page at `page`, through the data cache.

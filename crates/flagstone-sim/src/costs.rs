@@ -45,6 +45,7 @@ pub struct Costs {
     object: Ps,
     slab: Ps,
     slab_page: Ps,
+    managed_slab: Ps,
     block: Ps,
     page: Ps,
     handoff: u64,
@@ -55,6 +56,9 @@ pub struct Costs {
     slab_queueing: Queueing,
     /// Stretch of private work with 0, 1, .. 8 running threads on the core.
     stretch: [u64; 9],
+    /// Added to it for each thread of the core that spins on a lock.
+    spinning: u64,
+    at_hand: bool,
 }
 
 fn ps(ns: f64) -> Ps {
@@ -98,6 +102,7 @@ impl Costs {
             object: ps(work.object),
             slab: ps(work.slab),
             slab_page: ps(work.slab_page),
+            managed_slab: ps(work.managed_slab.unwrap_or(0.0)),
             block: ps(work.block),
             page: ps(work.page),
             handoff: (machine.locks.handoff * UNIT as f64).round() as u64,
@@ -107,6 +112,8 @@ impl Costs {
             queueing: machine.locks.default,
             slab_queueing: machine.locks.slab.unwrap_or(machine.locks.default),
             stretch,
+            spinning: ((machine.smt.spinning.unwrap_or(1.0) - 1.0) * UNIT as f64).round() as u64,
+            at_hand: machine.smt.at_hand.unwrap_or(false),
         }
     }
 
@@ -119,6 +126,7 @@ impl Costs {
             Work::Slow => self.slow,
             Work::Objects(n) => self.object * u64::from(n),
             Work::NewSlab(pages) => self.slab + self.slab_page * u64::from(pages),
+            Work::ManagedSlab => self.managed_slab,
             Work::Blocks(n) => self.block * u64::from(n),
             Work::Pages(n) => self.page * u64::from(n),
         }
@@ -170,15 +178,24 @@ impl Costs {
         back.max(self.transfer[0])
     }
 
-    /// Private work of `ps` while `running` threads of the core run (this one included).
+    /// Private work of `ps` while `running` threads of the core run (this one included) and
+    /// `spinning` others spin on locks.
     #[inline]
     #[must_use]
-    pub fn stretched(&self, ps: Ps, running: u8) -> Ps {
-        if running <= 1 {
+    pub fn stretched(&self, ps: Ps, running: u8, spinning: u8) -> Ps {
+        if running <= 1 && (spinning == 0 || self.spinning == 0) {
             ps
         } else {
-            ps * self.stretch[usize::from(running.min(8))] / UNIT
+            let crowd = self.spinning * u64::from(spinning);
+            ps * (self.stretch[usize::from(running.min(8))] + crowd) / UNIT
         }
+    }
+
+    /// Whether lines at hand and locked instructions are stretched as private work is.
+    #[inline]
+    #[must_use]
+    pub fn stretches_lines(&self) -> bool {
+        self.at_hand
     }
 }
 
@@ -207,9 +224,15 @@ mod tests {
     }
 
     #[test]
-    fn a_running_sibling_stretches_private_work() {
-        let spr = Costs::new(&Machine::named("spr-2s-224").unwrap());
-        assert_eq!(spr.stretched(1000, 1), 1000);
-        assert_eq!(spr.stretched(1000, 2), 1799);
+    fn a_running_sibling_stretches_private_work_and_a_spinning_one_less() {
+        let mut machine = Machine::named("spr-2s-224").unwrap();
+        machine.smt.slowdown = 1.75;
+        machine.smt.spinning = Some(1.125);
+        let spr = Costs::new(&machine);
+        assert_eq!(spr.stretched(1000, 1, 0), 1000);
+        assert_eq!(spr.stretched(1000, 2, 0), 1750);
+        assert_eq!(spr.stretched(1000, 1, 1), 1125);
+        machine.smt.spinning = None;
+        assert_eq!(Costs::new(&machine).stretched(1000, 1, 1), 1000);
     }
 }

@@ -99,6 +99,11 @@ pub struct Locks {
 pub struct Smt {
     /// How much longer private work takes for each further running thread of the core.
     pub slowdown: f64,
+    /// The same for each thread of the core that spins on a lock. Absent: no longer at all.
+    pub spinning: Option<f64>,
+    /// Lines at hand and locked instructions are private work too: threads of a core share its
+    /// load and store ports. Absent: they take the same time however many run.
+    pub at_hand: Option<bool>,
 }
 
 /// Private work in nanoseconds.
@@ -117,6 +122,8 @@ pub struct WorkNs {
     pub slab: f64,
     /// For each of its pages.
     pub slab_page: f64,
+    /// The array-cache engine's management of a fresh slab. Absent: nothing.
+    pub managed_slab: Option<f64>,
     /// One buddy block moved.
     pub block: f64,
     /// One page cleared and mapped.
@@ -318,8 +325,11 @@ impl Machine {
                 return complain("latency_ns.linger and overlap are from 0 to 1");
             }
         }
-        if self.smt.slowdown < 1.0 || self.rcu.batch == 0 {
-            return complain("smt.slowdown is at least 1, rcu.batch at least 1");
+        if self.smt.slowdown < 1.0 || self.smt.spinning.is_some_and(|factor| factor < 1.0) {
+            return complain("smt.slowdown and smt.spinning are at least 1");
+        }
+        if self.rcu.batch == 0 {
+            return complain("rcu.batch is at least 1");
         }
         Ok(())
     }

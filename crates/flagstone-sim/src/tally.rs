@@ -10,9 +10,10 @@ pub const LOCK_KINDS: usize = 8;
 /// How many functions of the engine time is booked to.
 pub const FUNCTIONS: usize = Function::ALL.len();
 
-/// The kinds by index, with the names that reports use.
+/// The kinds by index, with the names that reports use. No heap is simulated: locks of that kind
+/// are a workload's own, those of sockets.
 pub const LOCK_NAMES: [&str; LOCK_KINDS] = [
-    "heap",
+    "workload",
     "local",
     "barn",
     "slab",

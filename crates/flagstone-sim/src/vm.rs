@@ -176,6 +176,8 @@ pub struct Vm {
     pub(crate) threads: Vec<Thread>,
     /// Running threads of each core.
     pub(crate) core_running: Vec<Cell<u8>>,
+    /// Those of each core that wait for locks.
+    pub(crate) core_spinning: Vec<Cell<u8>>,
     pub(crate) ready: RefCell<Ready>,
     pub(crate) lines: RefCell<Directory>,
     pub(crate) waiters: RefCell<Waiters>,
@@ -270,6 +272,7 @@ impl Vm {
             upkeep_every: Cell::new(1000 * MS),
             threads: threads.collect(),
             core_running: vec![Cell::new(0); topology.cores() as usize],
+            core_spinning: vec![Cell::new(0); topology.cores() as usize],
             ready: RefCell::new(Ready::new(count)),
             lines: RefCell::new(lines),
             waiters: RefCell::default(),

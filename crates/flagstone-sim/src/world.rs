@@ -51,12 +51,14 @@ impl Vm {
             Line::Object | Line::Cpu | Line::Sheaf | Line::Pageset | Line::Page => {
                 let cpu = self.cpu.get();
                 let mut lines = self.lines.borrow_mut();
-                let mut cost = lines.object(address, cpu, &self.topology, &self.costs);
+                let line = lines.object(address, cpu, &self.topology, &self.costs);
                 drop(lines);
+                let is_far = line > self.costs.transfer[0];
+                let (journey, mut near) = if is_far { (line, 0) } else { (0, line) };
                 if access == Access::Atomic {
-                    cost += self.costs.atomic;
+                    near += self.costs.atomic;
                 }
-                self.pass(cost);
+                self.pass(journey + self.at_hand(near));
             }
             Line::Slab | Line::Node | Line::Barn | Line::Zone | Line::FreeArea => {
                 self.touch_shared(address, access);
@@ -75,12 +77,17 @@ impl Vm {
             lines.write(home, cpu, now, &self.topology, &self.costs)
         };
         drop(lines);
+        let mut near = 0;
         if end > now + self.costs.transfer[0] {
             bump(&self.tally().misses, 1);
+        } else {
+            near = end - now;
+            end = now;
         }
         if access == Access::Atomic {
-            end += self.costs.atomic;
+            near += self.costs.atomic;
         }
+        end += self.at_hand(near);
         self.now.set(end);
         self.digest
             .add(end ^ u64::from(home) << 44 ^ u64::from(cpu) << 34);

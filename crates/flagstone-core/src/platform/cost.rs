@@ -55,6 +55,9 @@ pub enum Work {
     /// Setting up one fresh slab and writing links through this many of its pages, apart from
     /// touching its lines. Where objects are handed out in order at first, nothing is written.
     NewSlab(u32),
+    /// What the array-cache engine does besides: a management structure with an index for each
+    /// object, the owner of each page, and interrupts on and off around all of it.
+    ManagedSlab,
     /// Buddy steps: list operations while splitting, merging or moving this many blocks.
     Blocks(u32),
     /// Clearing or faulting in this many pages.

@@ -56,7 +56,9 @@ pub(super) fn make<'a>(env: &'a Env<'a>) -> Vec<(u32, Program<'a>)> {
         let caches = caches.clone();
         let program: Program<'a> = Box::new(move |vm: &Vm| {
             // The nodes that hold the tree now: one is replaced by every store.
-            earlier_life(vm, subject, caches.node);
+            earlier_life(vm, subject, caches.node, EARLIER, |node| {
+                defer(vm, caches.node, node);
+            });
             let mut tree = subject.alloc(vm, caches.node);
             while !vm.stopping() {
                 let area = subject.alloc(vm, caches.area);
@@ -77,19 +79,25 @@ pub(super) fn make<'a>(env: &'a Env<'a>) -> Vec<(u32, Program<'a>)> {
     programs.collect()
 }
 
-/// What ran before: takes nodes, and gives them back out of order, half of them at once and half
-/// after a grace period.
-fn earlier_life(vm: &Vm, subject: &Subject, node: CacheId) {
-    let mut nodes: Vec<_> = (0..EARLIER).map(|_| subject.alloc(vm, node)).collect();
-    for last in (1..nodes.len()).rev() {
-        nodes.swap(last, vm.chance.below(last as u32 + 1) as usize);
+/// What ran before: takes objects of a cache, and gives them back out of order, half of them at
+/// once; the other half is the caller's.
+pub(super) fn earlier_life(
+    vm: &Vm,
+    subject: &Subject,
+    cache: CacheId,
+    count: usize,
+    mut later: impl FnMut(NonNull<u8>),
+) {
+    let mut objects: Vec<_> = (0..count).map(|_| subject.alloc(vm, cache)).collect();
+    for last in (1..objects.len()).rev() {
+        objects.swap(last, vm.chance.below(last as u32 + 1) as usize);
     }
-    for (index, object) in nodes.into_iter().enumerate() {
-        if index < EARLIER / 2 {
-            defer(vm, node, object);
+    for (index, object) in objects.into_iter().enumerate() {
+        if index < count / 2 {
+            later(object);
         } else {
             // SAFETY: allocated above from this cache, known to nobody else.
-            unsafe { subject.free(vm, node, object) };
+            unsafe { subject.free(vm, cache, object) };
         }
     }
 }

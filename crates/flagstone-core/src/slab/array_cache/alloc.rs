@@ -48,6 +48,7 @@ impl<P: Platform> Slabs<P> {
             // Interrupts are on while a slab is made.
             let near = P::node_of(here.cpu);
             let slab = self.new_linked_slab(cache, near)?;
+            P::work(Work::ManagedSlab);
             if slab.descriptor.node() != near {
                 return Some(self.hand_out_array(&slab));
             }
