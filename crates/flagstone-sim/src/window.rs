@@ -11,6 +11,9 @@
 //! again. Every boundary is a whole number of grace periods, so that a half never holds a part of
 //! a batch of deferred frees. What never agrees is reported with its drift and is not called
 //! converged.
+//!
+//! Time is counted from the machine's start, unless tasks still prepare (set up what an earlier life
+//! left) when the warm-up should be over: then from the look at which the last of them has begun.
 
 use crate::costs::{MS, Ps};
 use crate::tally::Totals;
@@ -83,6 +86,9 @@ pub struct Steady {
 /// Looks per T at its first value: enough for a plot.
 const LOOKS: u64 = 32;
 
+/// Virtual time within which every task must have prepared itself.
+const PREPARATION_MOST: Ps = 8192 * MS;
+
 /// Runs steady programs until the plan is content.
 ///
 /// # Errors
@@ -100,21 +106,31 @@ pub fn run_steady(
     let last = plan.last.max(first);
     let mut watch = Watch::new(vm, subject);
     let mut looks: Vec<Look> = vec![look(vm, subject, &mut watch, 0)];
-    let mut decide_at = first;
+    // The look from which time counts, and the length after which to decide.
+    let (mut origin, mut length) = (0, first);
     let mut outcome = None;
     vm.run(programs, step, |vm| {
         let at = vm.now();
         looks.push(look(vm, subject, &mut watch, at));
-        if at < decide_at {
+        if vm.preparing() && at - looks[origin].at >= first / 4 {
+            origin = looks.len() - 1;
+            return (at < PREPARATION_MOST).then_some(at + step);
+        }
+        if at - looks[origin].at < length {
             return Some(at + step);
         }
-        let steady = judge(&looks, at, plan.tolerance);
-        let enough = steady.converged || 2 * at > last;
+        let steady = judge(&looks, origin, plan.tolerance);
+        let enough = steady.converged || 2 * length > last;
         outcome = Some(steady);
-        decide_at = 2 * at;
+        length *= 2;
         (!enough).then_some(at + step)
     })?;
-    Ok(outcome.expect("steady programs run until they are told to stop"))
+    outcome.ok_or_else(|| Failure {
+        what: "some tasks never finish their preparation".to_owned(),
+        seed: vm.options.seed,
+        at_ns: vm.now() / 1000,
+        thread: 0,
+    })
 }
 
 fn look(vm: &Vm, subject: &Subject, watch: &mut Watch, at: Ps) -> Look {
@@ -128,12 +144,16 @@ fn look(vm: &Vm, subject: &Subject, watch: &mut Watch, at: Ps) -> Look {
     }
 }
 
-fn judge(looks: &[Look], now: Ps, tolerance: f64) -> Steady {
+/// What the looks say since the one at index `origin`.
+fn judge(looks: &[Look], origin: usize, tolerance: f64) -> Steady {
+    let end = looks.len() - 1;
+    let start = looks[origin].at;
     let at = |time: Ps| {
-        let found = looks.iter().position(|look| look.at >= time);
-        found.unwrap_or(looks.len() - 1)
+        let found = looks.iter().position(|look| look.at >= start + time);
+        found.unwrap_or(end)
     };
-    let (quarter, half, end) = (at(now / 4), at(now / 2), looks.len() - 1);
+    let length = looks[end].at - start;
+    let (quarter, half) = (at(length / 4), at(length / 2));
     let rate = |from: usize, to: usize| {
         let span = (looks[to].at - looks[from].at).max(1);
         (looks[to].totals.ops - looks[from].totals.ops) as f64 / span as f64
@@ -187,7 +207,7 @@ mod tests {
 
     #[test]
     fn an_even_run_is_steady_and_its_window_is_the_later_half() {
-        let steady = judge(&looks(|t| 1000 * t, |_| 4096), 32 * MS, 0.03);
+        let steady = judge(&looks(|t| 1000 * t, |_| 4096), 0, 0.03);
         assert!(steady.converged);
         assert_eq!(
             (steady.totals.ops, steady.span, steady.from),
@@ -200,7 +220,7 @@ mod tests {
     fn a_run_that_slows_down_is_not_steady() {
         let steady = judge(
             &looks(|t| 100 * t.min(16) + 90 * t.saturating_sub(16), |_| 4096),
-            32 * MS,
+            0,
             0.03,
         );
         assert!(!steady.converged);
@@ -209,12 +229,32 @@ mod tests {
 
     #[test]
     fn growing_memory_is_not_steady_however_even_the_throughput() {
-        let steady = judge(&looks(|t| 1000 * t, |t| 4096 * t as usize), 32 * MS, 0.03);
+        let steady = judge(&looks(|t| 1000 * t, |t| 4096 * t as usize), 0, 0.03);
         assert!(!steady.converged && steady.drift.abs() < 1e-9);
     }
 
     #[test]
+    fn time_before_the_tasks_had_begun_counts_for_nothing() {
+        let late = looks(
+            |t| 1000 * t.saturating_sub(16),
+            |t| if t < 16 { 1 << 20 } else { 4096 },
+        );
+        assert!(!judge(&late, 0, 0.03).converged);
+        let steady = judge(&late, 16, 0.03);
+        assert!(steady.converged);
+        assert_eq!(
+            (steady.from, steady.span, steady.totals.ops),
+            (24 * MS, 8 * MS, 8000)
+        );
+        assert_eq!(
+            steady.peak_bytes,
+            1 << 20,
+            "the peak is that of the whole run"
+        );
+    }
+
+    #[test]
     fn a_machine_that_does_nothing_never_counts_as_steady() {
-        assert!(!judge(&looks(|_| 0, |_| 0), 32 * MS, 0.03).converged);
+        assert!(!judge(&looks(|_| 0, |_| 0), 0, 0.03).converged);
     }
 }
