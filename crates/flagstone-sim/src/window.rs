@@ -26,27 +26,52 @@ use crate::{Program, subject::Subject};
 pub struct Plan {
     /// T at the first decision.
     pub first: Ps,
-    /// T at the last decision.
+    /// T at the last decision, for rows that are much work.
     pub last: Ps,
+    /// T at the last decision, for rows that are little: pagesets decay once a second, so that their
+    /// bytes need seconds to settle.
+    pub patient: Ps,
+    /// Allocator operations beyond which a row is much work.
+    pub work: u64,
     /// Largest relative drift that counts as steady.
     pub tolerance: f64,
 }
 
 impl Plan {
-    /// The usual plan: 64 ms at least, because fragmentation needs that long to show, and up to
-    /// 512 ms.
-    pub const FULL: Self = Self {
-        first: 64 * MS,
-        last: 512 * MS,
-        tolerance: 0.03,
-    };
+    /// The usual plan: 64 ms at least, because fragmentation needs that long to show, up to 512 ms,
+    /// and up to 4 s while that is cheap.
+    pub const FULL: Self = Self::of(64 * MS, 512 * MS);
+
+    /// Decisions from `first` to `last`, and up to 4 s while that is cheap.
+    #[must_use]
+    pub const fn of(first: Ps, last: Ps) -> Self {
+        Self {
+            first,
+            last,
+            patient: 4096 * MS,
+            work: 100_000_000,
+            tolerance: 0.03,
+        }
+    }
 
     /// A short look: for tests and first impressions.
     pub const QUICK: Self = Self {
         first: 16 * MS,
         last: 32 * MS,
+        patient: 32 * MS,
+        work: 0,
         tolerance: 0.05,
     };
+
+    /// Whether a row that did `ops` allocator operations in `length` goes on to twice that length.
+    fn goes_on(&self, length: Ps, ops: u64) -> bool {
+        let longest = if ops.saturating_mul(2) <= self.work {
+            self.last.max(self.patient)
+        } else {
+            self.last
+        };
+        2 * length <= longest
+    }
 }
 
 /// A look at the whole machine.
@@ -103,7 +128,6 @@ pub fn run_steady(
     // A look every few grace periods, so that boundaries are whole ones.
     let step = (plan.first / LOOKS).next_multiple_of(grace).max(grace);
     let first = plan.first.next_multiple_of(4 * step);
-    let last = plan.last.max(first);
     let mut watch = Watch::new(vm, subject);
     let mut looks: Vec<Look> = vec![look(vm, subject, &mut watch, 0)];
     // The look from which time counts, and the length after which to decide.
@@ -120,7 +144,8 @@ pub fn run_steady(
             return Some(at + step);
         }
         let steady = judge(&looks, origin, plan.tolerance);
-        let enough = steady.converged || 2 * length > last;
+        let done = &looks[looks.len() - 1].totals;
+        let enough = steady.converged || !plan.goes_on(length, done.allocs + done.frees);
         outcome = Some(steady);
         length *= 2;
         (!enough).then_some(at + step)
@@ -203,6 +228,16 @@ mod tests {
             backlog: 0,
         });
         each.collect()
+    }
+
+    #[test]
+    fn a_cheap_row_may_take_longer_than_a_dear_one_and_a_fixed_look_never_does() {
+        let plan = Plan::of(64 * MS, 512 * MS);
+        assert!(plan.goes_on(256 * MS, u64::MAX));
+        assert!(!plan.goes_on(512 * MS, plan.work));
+        assert!(plan.goes_on(512 * MS, plan.work / 2));
+        assert!(plan.goes_on(2048 * MS, 0) && !plan.goes_on(4096 * MS, 0));
+        assert!(!Plan::QUICK.goes_on(32 * MS, 0));
     }
 
     #[test]
