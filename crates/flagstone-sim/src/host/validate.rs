@@ -40,8 +40,9 @@ const CLEAN: usize = 8;
 /// figures lie together.
 const TRIES: u32 = 8;
 
-/// Wall time after which no further one is begun: on a busy host none may ever be calm.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Wall time, in spans of a run, after which no further one is begun: on a busy host none may ever
+/// be calm.
+const PATIENCE: u32 = 12;
 
 /// Most CPUs that are compared.
 pub const CPUS_MOST: usize = 2;
@@ -400,7 +401,7 @@ impl Bench<'_> {
             }
             match best.take() {
                 Some((seen, way, least))
-                    if least <= SPREAD || run == TRIES || began.elapsed() > PATIENCE =>
+                    if least <= SPREAD || run == TRIES || began.elapsed() > self.span * PATIENCE =>
                 {
                     return (seen, way, run);
                 }
