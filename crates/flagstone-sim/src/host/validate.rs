@@ -401,7 +401,9 @@ impl Bench<'_> {
             }
             match best.take() {
                 Some((seen, way, least))
-                    if least <= SPREAD || run == TRIES || began.elapsed() > self.span * PATIENCE =>
+                    if least <= SPREAD
+                        || run == TRIES
+                        || began.elapsed() > self.span * PATIENCE =>
                 {
                     return (seen, way, run);
                 }
