@@ -40,7 +40,15 @@ fn unknown_names_list_the_known_ones() {
 
 #[test]
 fn impossible_combinations_are_one_clear_line() {
-    let cases: [(&[&str], &str); 7] = [
+    let cases: [(&[&str], &str); 12] = [
+        (&["mmap1", "--size", "64"], "sizes of its own"),
+        (&["larson", "--size", "9000"], "from 16 to 4096"),
+        (&["validate", "--tasks", "2"], "no use for --tasks"),
+        (
+            &["interleave", "--machine", "x86-16"],
+            "no use for --machine",
+        ),
+        (&["mmap1", "--machine", "nowhere.toml@16"], "nowhere.toml"),
         (
             &["mmap1", "--machine", "x86-16", "--tasks", "17"],
             "16 CPUs",
@@ -136,4 +144,38 @@ fn interleaved_seeds_run_and_are_counted() {
         .stdout
         .clone();
     assert!(String::from_utf8(output).unwrap().starts_with("20 seeds, "));
+}
+
+#[test]
+fn a_profile_from_a_file_scales_as_a_built_in_one_and_a_bad_line_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mine.toml");
+    let good = include_str!("../../flagstone-sim/machines/x86-16.toml");
+    std::fs::write(&path, good).unwrap();
+    let scaled = format!("{}@8", path.display());
+    let words = ["random-mix", "--machine", &scaled, "--quick", "--json"];
+    let output = sim(&words).success().get_output().clone();
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["machine"], "mine@8");
+    assert_eq!(document["rows"][0]["tasks"], 8);
+    std::fs::write(&path, good.replace("atomic =", "atomik =")).unwrap();
+    let line = refusal(&["random-mix", "--machine", path.to_str().unwrap()]);
+    let number = good
+        .lines()
+        .position(|line| line.starts_with("atomic ="))
+        .unwrap()
+        + 1;
+    assert!(
+        line.contains(&format!("line {number}")) && line.contains("atomik"),
+        "{line}"
+    );
+}
+
+#[test]
+fn the_list_of_names_is_a_document_too() {
+    let output = sim(&["--list", "--json"]).success().get_output().clone();
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let first = |key: &str| document[key][0]["name"].as_str().map(str::to_owned);
+    assert_eq!(first("workloads").as_deref(), Some("mmap1"));
+    assert_eq!(first("machines").as_deref(), Some("spr-2s-224"));
 }

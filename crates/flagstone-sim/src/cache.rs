@@ -12,12 +12,28 @@
 //! out cold pages in turn instead of the warm one just freed makes its users miss.
 
 use crate::costs::{Costs, Ps};
-use std::collections::HashMap;
+use crate::mapping::Mapping;
 
+/// A page's last use in one word: the cache plus one above, how full it was below; zero: never.
 #[derive(Clone, Copy, Debug)]
-struct Stamp {
-    cluster: u32,
-    fill: u64,
+#[repr(transparent)]
+struct Stamp(u64);
+
+impl Stamp {
+    /// Enough for 256 TiB through one cache.
+    const FILL_BITS: u32 = 48;
+
+    #[inline]
+    fn new(cluster: usize, fill: u64) -> Self {
+        Self((cluster as u64 + 1) << Self::FILL_BITS | fill)
+    }
+
+    /// The fill at the last use, if that was in `cluster`.
+    #[inline]
+    fn in_cluster(self, cluster: usize) -> Option<u64> {
+        let fill = self.0 & ((1 << Self::FILL_BITS) - 1);
+        (self.0 >> Self::FILL_BITS == cluster as u64 + 1).then_some(fill)
+    }
 }
 
 /// The last-level caches of a machine.
@@ -25,43 +41,64 @@ struct Stamp {
 pub struct DataCache {
     capacity: u64,
     fill: Vec<u64>,
-    pages: HashMap<usize, Stamp>,
+    /// A stamp for each page of the memory, populated where used.
+    stamps: Mapping,
+    base: usize,
+    pages: usize,
+    page_shift: u32,
     /// Line uses in all, and those that missed.
     uses: u64,
     misses: u64,
 }
 
 impl DataCache {
-    /// Empty caches of `capacity` bytes, one for each cluster.
+    /// Empty caches of `capacity` bytes, one for each cluster, for `memory`: where it starts, its
+    /// bytes, and those of a page.
+    ///
+    /// # Panics
+    /// If the system grants no address space for the table.
     #[must_use]
-    pub fn new(clusters: u32, capacity: usize) -> Self {
+    pub fn new(clusters: u32, capacity: usize, memory: (usize, usize, usize)) -> Self {
+        let (base, bytes, page_size) = memory;
+        let pages = bytes.div_ceil(page_size);
+        let stamps = Mapping::new((pages * size_of::<u64>()).max(1));
         Self {
             capacity: capacity as u64,
             fill: vec![0; clusters as usize],
-            pages: HashMap::new(),
+            stamps: stamps.expect("address space for the table of pages"),
+            base,
+            pages,
+            page_shift: page_size.trailing_zeros(),
             uses: 0,
             misses: 0,
         }
+    }
+
+    #[inline]
+    fn stamp_of(&mut self, page: usize) -> &mut Stamp {
+        let index = page.wrapping_sub(self.base) >> self.page_shift;
+        assert!(index < self.pages, "a page of the memory");
+        // SAFETY: `index < pages`, and the mapping holds one aligned u64 for each page, zeroed or
+        // written by us; the borrow of `self` makes this the only reference.
+        unsafe { self.stamps.start().cast::<Stamp>().add(index).as_mut() }
     }
 
     /// A CPU of `cluster` uses `bytes` of the page at `page`; returns what the misses cost.
     pub fn touch_page(&mut self, cluster: usize, page: usize, bytes: usize, costs: &Costs) -> Ps {
         let lines = bytes.div_ceil(64) as u64;
         self.uses += lines;
-        let fill = self.fill[cluster];
-        let hit = self
-            .pages
-            .get(&page)
-            .is_some_and(|s| s.cluster as usize == cluster && fill - s.fill < self.capacity);
+        let (mut fill, capacity) = (self.fill[cluster], self.capacity);
+        let stamp = self.stamp_of(page);
+        let before = stamp.in_cluster(cluster);
+        let hit = before.is_some_and(|before| fill - before < capacity);
         if !hit {
-            self.fill[cluster] += bytes as u64;
+            fill += bytes as u64;
+        }
+        *stamp = Stamp::new(cluster, fill);
+        if !hit {
+            self.fill[cluster] = fill;
             self.misses += lines;
         }
-        let stamp = Stamp {
-            cluster: cluster as u32,
-            fill: self.fill[cluster],
-        };
-        self.pages.insert(page, stamp);
         if hit { 0 } else { lines * costs.data_line }
     }
 
@@ -86,7 +123,7 @@ mod tests {
     #[test]
     fn a_warm_page_hits_and_cycling_through_more_than_the_cache_misses() {
         let costs = Costs::new(&Machine::named("intel-2s-128").unwrap());
-        let mut cache = DataCache::new(2, 16 * 4096);
+        let mut cache = DataCache::new(2, 16 * 4096, (0, 1 << 20, 4096));
         let mut run = |pages: usize| {
             let before = cache.counts().1;
             for round in 0..10 * pages {

@@ -4,6 +4,7 @@
 //! before it looks at shared state, everybody who is earlier runs first ([`Vm::sync`]). So shared
 //! events happen in the order of virtual time, and most work costs no switch at all.
 
+use crate::ahead::fetch;
 use crate::costs::{Ps, US};
 use crate::rcu::Deferred;
 use crate::tally::bump;
@@ -229,6 +230,12 @@ impl Vm {
         self.pass(cost + self.at_hand(near));
     }
 
+    /// An object will be accessed soon: the directory's entry for it may be on its way.
+    #[inline]
+    pub(crate) fn expect_object(&self, object: *const u8) {
+        self.lines.borrow().expect(object as usize);
+    }
+
     /// The program uses `bytes` of data in the page at `page`, through the data cache.
     pub fn use_page(&self, page: *const u8, bytes: usize) {
         let cluster = self.topology.cluster_of(self.cpu.get());
@@ -259,7 +266,14 @@ impl Vm {
         let cpu = self.cpu.get();
         self.rcu.borrow_mut().begin_pass(cpu);
         loop {
-            let item = self.rcu.borrow_mut().take(cpu, self.now.get());
+            let mut rcu = self.rcu.borrow_mut();
+            let item = rcu.take(cpu, self.now.get());
+            let after = rcu.first(cpu);
+            drop(rcu);
+            if let Some(after) = after {
+                fetch(after.address);
+                self.expect_object(after.address as *const u8);
+            }
             match item {
                 Some(item) => free(item),
                 None => return,

@@ -120,10 +120,8 @@ impl<T> Mailbox<T> {
 
 /// Wakes everybody on a list of sleepers.
 fn wake_all(vm: &Vm, sleepers: &RefCell<Vec<u32>>) {
-    if sleepers.borrow().is_empty() {
-        return;
-    }
-    for sleeper in sleepers.take() {
+    // Waking lets nobody run yet: the borrow stays within this turn.
+    for sleeper in sleepers.borrow_mut().drain(..) {
         vm.unpark(sleeper);
     }
 }

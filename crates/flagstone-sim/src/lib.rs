@@ -14,6 +14,7 @@
 //!   lines · cache · rcu · arena     where lines, data, deferred frees and memory are
 //! ```
 
+mod ahead;
 mod arena;
 mod cache;
 pub mod chance;
@@ -33,6 +34,7 @@ mod ready;
 pub mod report;
 pub mod scenario;
 mod schedule;
+mod stack;
 pub mod subject;
 pub mod tally;
 pub mod topology;

@@ -15,6 +15,7 @@
 //! Not here: capacity. A line stays where it was last touched however long ago; the data-cache
 //! model (cache.rs) covers the effects of capacity on the data behind objects.
 
+use crate::ahead::fetch;
 use crate::costs::{Costs, Ps};
 use crate::hash::ByAddress;
 use crate::mapping::Mapping;
@@ -119,7 +120,7 @@ impl Directory {
         self
     }
 
-    #[inline]
+    #[inline(always)]
     fn shadow_of(&mut self, address: usize) -> &mut u32 {
         let line = address.wrapping_sub(self.base) >> LINE_SHIFT;
         if line < self.lines {
@@ -127,23 +128,43 @@ impl Directory {
             // or written by us; the borrow of `self` makes this the only reference.
             unsafe { self.shadow.start().cast::<u32>().add(line).as_mut() }
         } else {
-            self.outside.entry(address >> LINE_SHIFT).or_insert(0)
+            self.shadow_outside(address)
         }
     }
 
+    #[cold]
+    #[inline(never)]
+    fn shadow_outside(&mut self, address: usize) -> &mut u32 {
+        self.outside.entry(address >> LINE_SHIFT).or_insert(0)
+    }
+
+    /// An object's line will be asked for.
+    #[inline(always)]
+    pub(crate) fn expect(&self, address: usize) {
+        let line = address.wrapping_sub(self.base) >> LINE_SHIFT;
+        fetch(self.shadow.start().as_ptr() as usize + line * size_of::<u32>());
+    }
+
     /// `cpu` accesses an object's line; returns what that costs.
-    #[inline]
+    #[inline(always)]
     pub fn object(&mut self, address: usize, cpu: u32, topology: &Topology, costs: &Costs) -> Ps {
         let shadow = self.shadow_of(address);
         let last = *shadow;
         if last == cpu + 1 {
             return costs.transfer[0];
         }
-        if last & HOME != 0 {
-            return self.take_home(last & !HOME, cpu, topology, costs);
+        if last & HOME == 0 {
+            *shadow = cpu + 1;
         }
-        *shadow = cpu + 1;
-        if last == 0 {
+        self.fetched(last, cpu, topology, costs)
+    }
+
+    /// What it costs `cpu` to fetch an object's line that was at `last`.
+    #[inline(never)]
+    fn fetched(&mut self, last: u32, cpu: u32, topology: &Topology, costs: &Costs) -> Ps {
+        if last & HOME != 0 {
+            self.take_home(last & !HOME, cpu, topology, costs)
+        } else if last == 0 {
             costs.dram
         } else {
             costs.object_transfer[topology.distance(cpu, last - 1) as usize]

@@ -15,6 +15,15 @@ use serde::Deserialize;
 /// The largest machine the simulator runs: line directories keep sharers as bitmaps of this size.
 pub const MAX_CPUS: u32 = 1024;
 
+/// The most packages and memory nodes a machine has.
+pub const MAX_NODES: u32 = 64;
+
+/// The largest memory of a machine, in GiB: what the tables of its host have address space for.
+pub const MAX_MEMORY_GIB: usize = 4 << 10;
+
+/// The largest time a profile may name, in nanoseconds: a second.
+const MAX_NS: f64 = 1e9;
+
 /// How many CPUs there are and how they hang together.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -256,7 +265,9 @@ impl Machine {
     pub fn parse(name: &str, text: &str) -> Result<Self, String> {
         let mut machine: Self = toml::from_str(text).map_err(|error| {
             let first = error.message().lines().next().unwrap_or("not readable");
-            format!("machine `{name}`: {first}")
+            let before = error.span().and_then(|span| text.get(..span.start));
+            let line = before.map_or(1, |before| before.matches('\n').count() + 1);
+            format!("machine `{name}`, line {line}: {first}")
         })?;
         machine.name = name.to_owned();
         machine.check()?;
@@ -292,44 +303,115 @@ impl Machine {
     }
 
     fn check(&self) -> Result<(), String> {
-        let complain = |what: &str| Err(format!("machine `{}`: {what}", self.name));
+        let found = self.check_shape().and_then(|()| self.check_figures());
+        found.map_err(|what| format!("machine `{}`: {what}", self.name))
+    }
+
+    fn check_shape(&self) -> Result<(), String> {
         let shape = &self.topology;
-        if self.cpus() == 0 || self.cpus() > MAX_CPUS {
-            return complain("needs 1 to 1024 CPUs");
+        let parts = [
+            shape.sockets,
+            shape.cores_per_socket,
+            shape.threads_per_core,
+        ];
+        let cpus = parts
+            .iter()
+            .map(|part| u64::from(*part))
+            .try_fold(1, u64::checked_mul);
+        if !cpus.is_some_and(|cpus| (1..=u64::from(MAX_CPUS)).contains(&cpus)) {
+            return Err(format!(
+                "sockets * cores_per_socket * threads_per_core must be 1 to {MAX_CPUS}"
+            ));
+        }
+        if shape.sockets > MAX_NODES {
+            return Err(format!("sockets must be 1 to {MAX_NODES}"));
         }
         if shape.threads_per_core > 8 {
-            return complain("at most 8 threads per core");
+            return Err("threads_per_core must be 1 to 8".into());
         }
-        if shape.nodes == 0 || u32::from(shape.nodes) > shape.sockets * shape.cores_per_socket {
-            return complain("needs at least one memory node, and no more nodes than cores");
+        let cores = shape.sockets * shape.cores_per_socket;
+        let nodes = u32::from(shape.nodes);
+        if nodes == 0 || nodes > cores || nodes > MAX_NODES {
+            return Err(format!(
+                "nodes must be 1 to {MAX_NODES}, and no more than there are cores"
+            ));
         }
         if flagstone_core::base::PageSize::new(shape.page_size).is_none() {
-            return complain("page_size must be a power of two from 512 bytes up");
+            return Err("page_size must be a power of two from 512 bytes up".into());
         }
-        if self.cache.cluster_cores == 0 || shape.memory_gib == 0 {
-            return complain("cluster_cores and memory_gib must not be zero");
+        if shape.memory_gib == 0 || shape.memory_gib > MAX_MEMORY_GIB {
+            return Err(format!("memory_gib must be 1 to {MAX_MEMORY_GIB}"));
         }
-        let positive = [
-            shape.ghz,
-            self.latency_ns.l1,
-            self.latency_ns.socket,
-            self.latency_ns.remote,
-            self.rcu.grace_ms,
+        if shape.page_size > shape.memory_gib << 20 {
+            return Err("page_size must be at most a 1024th of the memory".into());
+        }
+        if self.cache.cluster_cores == 0 || self.cache.llc_kib > MAX_MEMORY_GIB << 20 {
+            return Err(
+                "cache.cluster_cores must be 1 or more, llc_kib no more than a memory".into(),
+            );
+        }
+        Ok(())
+    }
+
+    /// Every figure is a number that a clock can be advanced by.
+    fn check_figures(&self) -> Result<(), String> {
+        let (line, work, locks) = (&self.latency_ns, &self.work_ns, &self.locks);
+        let above_zero = [
+            ("topology.ghz", self.topology.ghz, 1e3),
+            ("latency_ns.l1", line.l1, MAX_NS),
+            ("latency_ns.socket", line.socket, MAX_NS),
+            ("latency_ns.remote", line.remote, MAX_NS),
         ];
-        if !positive.iter().all(|figure| *figure > 0.0) {
-            return complain("clock, latencies and grace period must be above zero");
-        }
-        let line = &self.latency_ns;
-        for part in [line.linger, line.overlap].into_iter().flatten() {
-            if !(0.0..=1.0).contains(&part) {
-                return complain("latency_ns.linger and overlap are from 0 to 1");
+        for (name, figure, most) in above_zero {
+            if !(figure > 0.0 && figure <= most) {
+                return Err(format!(
+                    "{name} must be above 0 and at most {most}, not {figure}"
+                ));
             }
         }
-        if self.smt.slowdown < 1.0 || self.smt.spinning.is_some_and(|factor| factor < 1.0) {
-            return complain("smt.slowdown and smt.spinning are at least 1");
+        let times = [
+            ("latency_ns.sibling", line.sibling),
+            ("latency_ns.cluster", line.cluster.unwrap_or(0.0)),
+            ("latency_ns.dram", line.dram),
+            ("latency_ns.atomic", line.atomic),
+            ("locks.per_waiter_ns", locks.per_waiter_ns),
+            ("locks.watched_ns", locks.watched_ns.unwrap_or(0.0)),
+            ("work_ns.slot", work.slot),
+            ("work_ns.fast", work.fast),
+            ("work_ns.slow", work.slow),
+            ("work_ns.object", work.object),
+            ("work_ns.slab", work.slab),
+            ("work_ns.managed_slab", work.managed_slab.unwrap_or(0.0)),
+            ("work_ns.slab_page", work.slab_page),
+            ("work_ns.block", work.block),
+            ("work_ns.page", work.page),
+            ("work_ns.local", work.local),
+            ("work_ns.seize", work.seize),
+            ("work_ns.wake", work.wake),
+            ("cache.line_ns", self.cache.line_ns),
+        ];
+        for (name, figure) in times {
+            if !(0.0..=MAX_NS).contains(&figure) {
+                return Err(format!("{name} must be from 0 to {MAX_NS}, not {figure}"));
+            }
+        }
+        let factors = [
+            ("latency_ns.linger", line.linger.unwrap_or(0.0), 0.0..=1.0),
+            ("latency_ns.overlap", line.overlap.unwrap_or(0.0), 0.0..=1.0),
+            ("locks.handoff", locks.handoff, 0.0..=1e3),
+            ("locks.watched", locks.watched.unwrap_or(0.0), 0.0..=1e3),
+            ("smt.slowdown", self.smt.slowdown, 1.0..=1e2),
+            ("smt.spinning", self.smt.spinning.unwrap_or(1.0), 1.0..=1e2),
+            ("rcu.grace_ms", self.rcu.grace_ms, 1e-3..=1e4),
+        ];
+        for (name, figure, range) in factors {
+            if !range.contains(&figure) {
+                let (from, to) = range.into_inner();
+                return Err(format!("{name} must be from {from} to {to}, not {figure}"));
+            }
         }
         if self.rcu.batch == 0 {
-            return complain("rcu.batch is at least 1");
+            return Err("rcu.batch must be at least 1".into());
         }
         Ok(())
     }
@@ -386,8 +468,44 @@ mod tests {
         let text = include_str!("../machines/x86-16.toml").replace("handoff", "handof");
         let line = Machine::parse("x", &text).unwrap_err();
         assert!(
-            line.starts_with("machine `x`: ") && line.lines().count() == 1,
+            line.starts_with("machine `x`, line ") && line.contains("handof"),
             "{line}"
         );
+        assert_eq!(line.lines().count(), 1, "{line}");
+    }
+
+    #[test]
+    fn a_figure_no_clock_can_be_advanced_by_is_refused_by_its_name() {
+        let good = include_str!("../machines/x86-16.toml");
+        let figure = |key: &str, value: &str| {
+            let changed: Vec<String> = good
+                .lines()
+                .map(|line| match line.split_once(" = ") {
+                    Some((found, _)) if found == key => format!("{key} = {value}"),
+                    _ => line.to_owned(),
+                })
+                .collect();
+            Machine::parse("x", &changed.join("\n"))
+        };
+        for (key, value) in [
+            ("dram", "-5.0"),
+            ("fast", "nan"),
+            ("slow", "inf"),
+            ("atomic", "1e300"),
+            ("slowdown", "0.5"),
+            ("grace_ms", "0.0"),
+            ("handoff", "-1.0"),
+            ("batch", "0"),
+            ("memory_gib", "0"),
+            ("memory_gib", "999999999999"),
+            ("sockets", "4000000000"),
+            ("nodes", "200"),
+            ("page_size", "1000"),
+            ("cluster_cores", "0"),
+        ] {
+            let line = figure(key, value).expect_err(key);
+            assert!(line.contains(key), "{key} = {value}: {line}");
+        }
+        assert!(figure("dram", "0.0").is_ok(), "nothing else was changed");
     }
 }

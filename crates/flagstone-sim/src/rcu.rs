@@ -78,6 +78,15 @@ impl Rcu {
         Some(item)
     }
 
+    /// What a CPU deferred longest ago, ready or not.
+    #[inline]
+    pub(crate) fn first(&self, cpu: u32) -> Option<Deferred> {
+        self.queues[cpu as usize]
+            .items
+            .front()
+            .map(|(_, item)| *item)
+    }
+
     /// Items that wait on all CPUs: a backlog that only grows is a livelock.
     #[must_use]
     pub fn backlog(&self) -> usize {

@@ -58,6 +58,10 @@ pub struct Row {
     pub converged: bool,
     /// The largest drift between the halves of the last window, in percent.
     pub drift: f64,
+    /// The largest drift of throughput alone, in percent.
+    pub ops_drift: f64,
+    /// The largest drift of bytes in use alone, in percent.
+    pub bytes_drift: f64,
     /// The last window, in milliseconds of virtual time: from and to.
     pub window_ms: [f64; 2],
     /// Deferred frees pile up: the machine cannot keep up.
@@ -91,6 +95,17 @@ fn deviation(values: impl Iterator<Item = f64> + Clone) -> f64 {
     (squares / (count - 1) as f64).sqrt()
 }
 
+/// The value that is farthest from zero.
+fn farthest(values: impl Iterator<Item = f64>) -> f64 {
+    values.fold(0.0, |most, value| {
+        if value.abs() > most.abs() {
+            value
+        } else {
+            most
+        }
+    })
+}
+
 fn per(numerator: u64, denominator: u64, factor: f64) -> f64 {
     if denominator == 0 {
         0.0
@@ -121,6 +136,8 @@ impl Row {
             (function.name().to_owned(), booked)
         };
         let functions = Function::ALL.into_iter().skip(1).map(function);
+        let ops_drift = farthest(outcomes.iter().map(|o| o.drift * 100.0));
+        let bytes_drift = farthest(outcomes.iter().map(|o| o.bytes_drift * 100.0));
         let mut details = BTreeMap::new();
         for (name, _) in &first.details {
             let values = outcomes.iter().filter_map(|outcome| {
@@ -161,18 +178,13 @@ impl Row {
             page_allocs_spread: deviation(outcomes.iter().map(page_allocs)),
             seeds: outcomes.len() as u32,
             converged: outcomes.iter().all(|o| o.converged),
-            drift: outcomes.iter().fold(0.0, |most: f64, o| {
-                let larger = if o.drift.abs() > o.bytes_drift.abs() {
-                    o.drift
-                } else {
-                    o.bytes_drift
-                };
-                if larger.abs() > most.abs() {
-                    larger * 100.0
-                } else {
-                    most
-                }
-            }),
+            drift: if ops_drift.abs() > bytes_drift.abs() {
+                ops_drift
+            } else {
+                bytes_drift
+            },
+            ops_drift,
+            bytes_drift,
             window_ms: [ms(first.from), ms(first.from + first.span)],
             backlog_grows: outcomes.iter().any(|o| o.backlog_grows),
             details,

@@ -8,17 +8,14 @@
 //! ```
 
 use crate::costs::Ps;
+use crate::stack::Shifted;
 use crate::vm::{Failure, Gear, State, Vm};
-use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult};
-
-/// Stack of one virtual CPU in bytes. Populated where touched: the core's frames are small.
-const STACK_BYTES: usize = 128 << 10;
 
 /// A program for one virtual CPU: loops until [`Vm::stopping`], or ends by itself.
 pub type Program<'a> = Box<dyn FnOnce(&Vm) + 'a>;
 
-type Turn = Coroutine<(), (), (), DefaultStack>;
+type Turn = Coroutine<(), (), (), Shifted>;
 
 impl Vm {
     /// Runs each program on its thread until all have ended. `observe` is called between turns,
@@ -65,7 +62,7 @@ impl Vm {
     }
 
     fn prepare(&self, index: u32, program: Program<'_>) -> Turn {
-        let stack = DefaultStack::new(STACK_BYTES).expect("memory for a virtual CPU's stack");
+        let stack = Shifted::new(index);
         let this: *const Self = self;
         let thread = &self.threads[index as usize];
         thread.state.set(State::Runnable);
@@ -123,7 +120,9 @@ impl Vm {
                 let core = &self.core_running[self.topology.core_of(self.cpu.get())];
                 core.set(core.get() - 1);
             }
-            if let Some(failure) = self.failure.borrow_mut().take() {
+            if self.failed.get()
+                && let Some(failure) = self.failure.borrow_mut().take()
+            {
                 return Err(failure);
             }
         }

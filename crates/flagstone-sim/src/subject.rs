@@ -3,6 +3,7 @@
 //! Nothing of an allocator is here: calls go to the core, and on the way the time they take is
 //! noted.
 
+use crate::ahead::fetch;
 use crate::costs::Ps;
 use crate::tally::bump;
 use crate::vm::Vm;
@@ -13,8 +14,8 @@ use core::ptr::NonNull;
 use flagstone_core::base::{CacheId, CpuId, NodeId, Order, Pfn};
 use flagstone_core::page::{PageConfig, Retention};
 use flagstone_core::platform::Platform;
-use flagstone_core::policy::Policy;
-use flagstone_core::slab::{CacheRequest, Slabs};
+use flagstone_core::policy::{Engine, Policy};
+use flagstone_core::slab::{Cache, CacheRequest, Slabs};
 
 /// The core on a virtual machine.
 pub struct Subject {
@@ -146,12 +147,27 @@ impl Subject {
         let start = vm.now();
         let slabs = self.slabs();
         let cache = slabs.cache(cache);
+        self.expect(vm, cache, object);
         self.live.set(self.live.get() - cache.geometry().size());
         // SAFETY: obligation 1.
         unsafe { slabs.free(cache, object) };
         let tally = vm.tally();
         bump(&tally.frees, 1);
         bump(&tally.free_ps, vm.now() - start);
+    }
+
+    /// What a free will look at, all of it at once: under the sheaf engine the next allocation of the
+    /// object, under the others the free itself.
+    #[inline]
+    fn expect(&self, vm: &Vm, cache: &Cache, object: NonNull<u8>) {
+        vm.expect_object(object.as_ptr());
+        if cache.engine() != Engine::Sheaf {
+            let pages = self.slabs().pages();
+            fetch(object.as_ptr() as usize);
+            if let Some(pfn) = pages.pfn_of(object.as_ptr()) {
+                fetch(core::ptr::from_ref(pages.descriptor(pfn)) as usize);
+            }
+        }
     }
 
     /// Gives an object back without counting it: of its cache, or a block of pages in place of one.

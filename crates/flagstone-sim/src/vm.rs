@@ -171,6 +171,8 @@ pub struct Vm {
     /// A program runs in the timed gear: things cost time. Not while booting or observing.
     pub(crate) timed: Cell<bool>,
     pub(crate) stopping: Cell<bool>,
+    /// Tasks that still set up what they start on.
+    preparing: Cell<u32>,
     /// Time between two steps of upkeep on each CPU.
     pub(crate) upkeep_every: Cell<Ps>,
     pub(crate) threads: Vec<Thread>,
@@ -184,6 +186,8 @@ pub struct Vm {
     pub(crate) rcu: RefCell<Rcu>,
     pub(crate) data: RefCell<DataCache>,
     pub(crate) failure: RefCell<Option<Failure>>,
+    /// Whether there is one: asked after every turn.
+    pub(crate) failed: Cell<bool>,
     // Last: the directory and everything above refer to its addresses.
     pub(crate) arena: RefCell<Arena>,
 }
@@ -269,6 +273,7 @@ impl Vm {
             in_task: Cell::new(false),
             timed: Cell::new(false),
             stopping: Cell::new(false),
+            preparing: Cell::new(0),
             upkeep_every: Cell::new(1000 * MS),
             threads: threads.collect(),
             core_running: vec![Cell::new(0); topology.cores() as usize],
@@ -280,8 +285,10 @@ impl Vm {
             data: RefCell::new(DataCache::new(
                 topology.clusters(),
                 machine.cache.llc_kib << 10,
+                (arena.base(), arena.bytes(), machine.topology.page_size),
             )),
             failure: RefCell::new(None),
+            failed: Cell::new(false),
             arena: RefCell::new(arena),
             machine,
             topology,
@@ -332,6 +339,23 @@ impl Vm {
     /// interval): for programs that do in less time what the real ones do in more.
     pub fn set_upkeep_every(&self, ps: Ps) {
         self.upkeep_every.set(ps);
+    }
+
+    /// From now on `tasks` tasks prepare themselves: what they do until each has called
+    /// [`Vm::prepared`] is no part of a steady workload's figures.
+    pub fn will_prepare(&self, tasks: u32) {
+        self.preparing.set(tasks);
+    }
+
+    /// One task has prepared itself.
+    pub fn prepared(&self) {
+        self.preparing.set(self.preparing.get().saturating_sub(1));
+    }
+
+    /// Whether some task still prepares itself.
+    #[must_use]
+    pub(crate) fn preparing(&self) -> bool {
+        self.preparing.get() != 0
     }
 
     /// The running thread of execution (in the timed gear: its CPU).
@@ -394,6 +418,7 @@ impl Vm {
             panic!("{failure}");
         }
         self.failure.borrow_mut().get_or_insert(failure);
+        self.failed.set(true);
         loop {
             self.suspend();
         }

@@ -11,6 +11,9 @@
 //! again. Every boundary is a whole number of grace periods, so that a half never holds a part of
 //! a batch of deferred frees. What never agrees is reported with its drift and is not called
 //! converged.
+//!
+//! Time is counted from the machine's start, unless tasks still prepare (set up what an earlier life
+//! left) when the warm-up should be over: then from the look at which the last of them has begun.
 
 use crate::costs::{MS, Ps};
 use crate::tally::Totals;
@@ -23,27 +26,52 @@ use crate::{Program, subject::Subject};
 pub struct Plan {
     /// T at the first decision.
     pub first: Ps,
-    /// T at the last decision.
+    /// T at the last decision, for rows that are much work.
     pub last: Ps,
+    /// T at the last decision, for rows that are little: pagesets decay once a second, so that their
+    /// bytes need seconds to settle.
+    pub patient: Ps,
+    /// Allocator operations beyond which a row is much work.
+    pub work: u64,
     /// Largest relative drift that counts as steady.
     pub tolerance: f64,
 }
 
 impl Plan {
-    /// The usual plan: 64 ms at least, because fragmentation needs that long to show, and up to
-    /// 512 ms.
-    pub const FULL: Self = Self {
-        first: 64 * MS,
-        last: 512 * MS,
-        tolerance: 0.03,
-    };
+    /// The usual plan: 64 ms at least, because fragmentation needs that long to show, up to 512 ms,
+    /// and up to 4 s while that is cheap.
+    pub const FULL: Self = Self::of(64 * MS, 512 * MS);
+
+    /// Decisions from `first` to `last`, and up to 4 s while that is cheap.
+    #[must_use]
+    pub const fn of(first: Ps, last: Ps) -> Self {
+        Self {
+            first,
+            last,
+            patient: 4096 * MS,
+            work: 100_000_000,
+            tolerance: 0.03,
+        }
+    }
 
     /// A short look: for tests and first impressions.
     pub const QUICK: Self = Self {
         first: 16 * MS,
         last: 32 * MS,
+        patient: 32 * MS,
+        work: 0,
         tolerance: 0.05,
     };
+
+    /// Whether a row that did `ops` allocator operations in `length` goes on to twice that length.
+    fn goes_on(&self, length: Ps, ops: u64) -> bool {
+        let longest = if ops.saturating_mul(2) <= self.work {
+            self.last.max(self.patient)
+        } else {
+            self.last
+        };
+        2 * length <= longest
+    }
 }
 
 /// A look at the whole machine.
@@ -86,6 +114,9 @@ pub struct Steady {
 /// Looks per T at its first value: enough for a plot.
 const LOOKS: u64 = 32;
 
+/// Virtual time within which every task must have prepared itself.
+const PREPARATION_MOST: Ps = 8192 * MS;
+
 /// Runs steady programs until the plan is content.
 ///
 /// # Errors
@@ -100,24 +131,34 @@ pub fn run_steady(
     // A look every few grace periods, so that boundaries are whole ones.
     let step = (plan.first / LOOKS).next_multiple_of(grace).max(grace);
     let first = plan.first.next_multiple_of(4 * step);
-    let last = plan.last.max(first);
     let mut watch = Watch::new(vm, subject);
     let mut looks: Vec<Look> = vec![look(vm, subject, &mut watch, 0)];
-    let mut decide_at = first;
+    // The look from which time counts, and the length after which to decide.
+    let (mut origin, mut length) = (0, first);
     let mut outcome = None;
     vm.run(programs, step, |vm| {
         let at = vm.now();
         looks.push(look(vm, subject, &mut watch, at));
-        if at < decide_at {
+        if vm.preparing() && at - looks[origin].at >= first / 4 {
+            origin = looks.len() - 1;
+            return (at < PREPARATION_MOST).then_some(at + step);
+        }
+        if at - looks[origin].at < length {
             return Some(at + step);
         }
-        let steady = judge(&looks, at, plan.tolerance);
-        let enough = steady.converged || 2 * at > last;
+        let steady = judge(&looks, origin, plan.tolerance);
+        let done = &looks[looks.len() - 1].totals;
+        let enough = steady.converged || !plan.goes_on(length, done.allocs + done.frees);
         outcome = Some(steady);
-        decide_at = 2 * at;
+        length *= 2;
         (!enough).then_some(at + step)
     })?;
-    Ok(outcome.expect("steady programs run until they are told to stop"))
+    outcome.ok_or_else(|| Failure {
+        what: "some tasks never finish their preparation".to_owned(),
+        seed: vm.options.seed,
+        at_ns: vm.now() / 1000,
+        thread: 0,
+    })
 }
 
 fn look(vm: &Vm, subject: &Subject, watch: &mut Watch, at: Ps) -> Look {
@@ -132,12 +173,16 @@ fn look(vm: &Vm, subject: &Subject, watch: &mut Watch, at: Ps) -> Look {
     }
 }
 
-fn judge(looks: &[Look], now: Ps, tolerance: f64) -> Steady {
+/// What the looks say since the one at index `origin`.
+fn judge(looks: &[Look], origin: usize, tolerance: f64) -> Steady {
+    let end = looks.len() - 1;
+    let start = looks[origin].at;
     let at = |time: Ps| {
-        let found = looks.iter().position(|look| look.at >= time);
-        found.unwrap_or(looks.len() - 1)
+        let found = looks.iter().position(|look| look.at >= start + time);
+        found.unwrap_or(end)
     };
-    let (quarter, half, end) = (at(now / 4), at(now / 2), looks.len() - 1);
+    let length = looks[end].at - start;
+    let (quarter, half) = (at(length / 4), at(length / 2));
     let rate = |from: usize, to: usize| {
         let span = (looks[to].at - looks[from].at).max(1);
         (looks[to].totals.ops - looks[from].totals.ops) as f64 / span as f64
@@ -193,8 +238,18 @@ mod tests {
     }
 
     #[test]
+    fn a_cheap_row_may_take_longer_than_a_dear_one_and_a_fixed_look_never_does() {
+        let plan = Plan::of(64 * MS, 512 * MS);
+        assert!(plan.goes_on(256 * MS, u64::MAX));
+        assert!(!plan.goes_on(512 * MS, plan.work));
+        assert!(plan.goes_on(512 * MS, plan.work / 2));
+        assert!(plan.goes_on(2048 * MS, 0) && !plan.goes_on(4096 * MS, 0));
+        assert!(!Plan::QUICK.goes_on(32 * MS, 0));
+    }
+
+    #[test]
     fn an_even_run_is_steady_and_its_window_is_the_later_half() {
-        let steady = judge(&looks(|t| 1000 * t, |_| 4096), 32 * MS, 0.03);
+        let steady = judge(&looks(|t| 1000 * t, |_| 4096), 0, 0.03);
         assert!(steady.converged);
         assert_eq!(
             (steady.totals.ops, steady.span, steady.from),
@@ -207,7 +262,7 @@ mod tests {
     fn a_run_that_slows_down_is_not_steady() {
         let steady = judge(
             &looks(|t| 100 * t.min(16) + 90 * t.saturating_sub(16), |_| 4096),
-            32 * MS,
+            0,
             0.03,
         );
         assert!(!steady.converged);
@@ -216,12 +271,32 @@ mod tests {
 
     #[test]
     fn growing_memory_is_not_steady_however_even_the_throughput() {
-        let steady = judge(&looks(|t| 1000 * t, |t| 4096 * t as usize), 32 * MS, 0.03);
+        let steady = judge(&looks(|t| 1000 * t, |t| 4096 * t as usize), 0, 0.03);
         assert!(!steady.converged && steady.drift.abs() < 1e-9);
     }
 
     #[test]
+    fn time_before_the_tasks_had_begun_counts_for_nothing() {
+        let late = looks(
+            |t| 1000 * t.saturating_sub(16),
+            |t| if t < 16 { 1 << 20 } else { 4096 },
+        );
+        assert!(!judge(&late, 0, 0.03).converged);
+        let steady = judge(&late, 16, 0.03);
+        assert!(steady.converged);
+        assert_eq!(
+            (steady.from, steady.span, steady.totals.ops),
+            (24 * MS, 8 * MS, 8000)
+        );
+        assert_eq!(
+            steady.peak_bytes,
+            1 << 20,
+            "the peak is that of the whole run"
+        );
+    }
+
+    #[test]
     fn a_machine_that_does_nothing_never_counts_as_steady() {
-        assert!(!judge(&looks(|_| 0, |_| 0), 32 * MS, 0.03).converged);
+        assert!(!judge(&looks(|_| 0, |_| 0), 0, 0.03).converged);
     }
 }

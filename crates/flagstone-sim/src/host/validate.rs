@@ -5,9 +5,9 @@
 //! measured again around each real run, because a hypervisor moves its CPUs: on one core they are
 //! ten nanoseconds apart, on two many times that. Everything else comes from the profile.
 
-use super::ground::{Ground, Hall, Nothing, Really, Source};
+use super::ground::{Ground, Hall, Nothing, Paced, Really, Source};
 use super::probe;
-use super::threads::{Meeting, Stretch, allowed, on_each, quoted, together};
+use super::threads::{Meeting, Stretch, allowed, median, on_each, quoted, together};
 use crate::machine::Machine;
 use crate::scenario::{NamedPolicy, Scenario};
 use crate::window::Plan;
@@ -29,8 +29,20 @@ pub const WITHIN: f64 = 0.25;
 /// How far, as a logarithm, a line's way may change during a real run.
 const STILL: f64 = 0.2;
 
-/// Real runs of one comparison at most, for want of one during which the line's way stayed.
-const TRIES: u32 = 4;
+/// How far the middle stretch of a real run may be above the one quoted: beyond it neighbours decide
+/// the figure.
+const SPREAD: f64 = 0.25;
+
+/// Undisturbed stretches a real run needs.
+const CLEAN: usize = 8;
+
+/// Real runs of one comparison at most, for want of one during which the line's way stayed and the
+/// figures lie together.
+const TRIES: u32 = 8;
+
+/// Wall time, in spans of a run, after which no further one is begun: on a busy host none may ever
+/// be calm.
+const PATIENCE: u32 = 12;
 
 /// Most CPUs that are compared.
 pub const CPUS_MOST: usize = 2;
@@ -62,6 +74,10 @@ pub struct Row {
     pub within: bool,
     /// Percent of the real stretches nobody disturbed.
     pub undisturbed: f64,
+    /// How far the middle one of them is above the one quoted, in percent.
+    pub spread: f64,
+    /// Real runs until one was calm; the calmest is quoted.
+    pub runs: u32,
     /// Nanoseconds of a line's way between the two CPUs, before and after the real run; absent
     /// for one CPU.
     pub line_ns: Option<[f64; 2]>,
@@ -75,16 +91,42 @@ pub struct Row {
 struct Seen {
     ns: f64,
     undisturbed: f64,
+    /// Undisturbed stretches.
+    clean: usize,
+    /// The middle one over the one quoted, less one.
+    spread: f64,
+}
+
+impl Seen {
+    /// The figure of these stretches, of which the last argument says how many there were in all.
+    fn of(stretches: &[Stretch], clean: usize, all: usize) -> Self {
+        let ns = quoted(stretches);
+        let middle = median(stretches.iter().map(Stretch::ns).collect());
+        Self {
+            ns,
+            undisturbed: clean as f64 / all.max(1) as f64 * 100.0,
+            clean,
+            spread: middle / ns.max(f64::MIN_POSITIVE) - 1.0,
+        }
+    }
+
+    /// How much neighbours disturbed the run: the spread, and more than any where there is little
+    /// to tell it from.
+    fn unrest(self) -> f64 {
+        if self.clean >= CLEAN {
+            self.spread
+        } else {
+            1e3 / (1.0 + self.clean as f64)
+        }
+    }
 }
 
 /// The figure of tasks that ran together.
 fn seen(tasks: &[Vec<Stretch>]) -> Seen {
     let all: Vec<Stretch> = tasks.iter().flatten().copied().collect();
     let clean = together(tasks);
-    Seen {
-        ns: quoted(if clean.is_empty() { &all } else { &clean }),
-        undisturbed: clean.len() as f64 / all.len().max(1) as f64 * 100.0,
-    }
+    let from = if clean.is_empty() { &all } else { &clean };
+    Seen::of(from, clean.len(), all.len())
 }
 
 /// Runs a steady program on the first `cpus` CPUs for `span`.
@@ -221,11 +263,11 @@ fn rounds_together(made: &[Stretch], freed: &[Stretch], at_once: bool) -> [Seen;
             && (!at_once || apart < Duration::from_micros(3))
     };
     let clean: Vec<_> = rounds.iter().filter(fits).copied().collect();
-    let undisturbed = clean.len() as f64 / rounds.len().max(1) as f64 * 100.0;
+    let (calm, all) = (clean.len(), rounds.len());
     let from = if clean.is_empty() { rounds } else { clean };
     let (made, freed): (Vec<Stretch>, Vec<Stretch>) =
         from.into_iter().map(|(m, f)| (*m, *f)).unzip();
-    [quoted(&made), quoted(&freed)].map(|ns| Seen { ns, undisturbed })
+    [made, freed].map(|side| Seen::of(&side, calm, all))
 }
 
 /// What a program costs outside the allocator, measured without one.
@@ -235,14 +277,25 @@ struct Outside {
     mail_ns: Option<[f64; 2]>,
 }
 
-/// Nanoseconds of an operation on the virtual machine.
+/// The workload with two sides.
+const ONE_ALLOC: &str = "one-alloc-n-free";
+
+/// What the virtual machine says.
+struct Said {
+    /// Nanoseconds of an operation, of each side.
+    ns: [f64; 2],
+    /// Nanoseconds of an allocation and of a free alone.
+    calls: [f64; 2],
+}
+
+/// Runs a workload on the virtual machine.
 fn simulate(
     machine: &Machine,
     workload: &str,
     policy: &NamedPolicy,
     tasks: usize,
     outside: Outside,
-) -> Result<Vec<f64>, String> {
+) -> Result<Said, String> {
     let params = Params {
         think_ns: Some(outside.think_ns),
         rounds: Some(ROUNDS),
@@ -259,9 +312,15 @@ fn simulate(
         plan: Plan::QUICK,
     };
     let outcome = scenario.run()?;
-    if workload != "one-alloc-n-free" {
-        let ns = outcome.span as f64 / 1e3 * tasks as f64 / outcome.totals.ops.max(1) as f64;
-        return Ok(vec![ns]);
+    let totals = &outcome.totals;
+    let call = |ps: u64, count: u64| ps as f64 / 1e3 / count.max(1) as f64;
+    let calls = [
+        call(totals.alloc_ps, totals.allocs),
+        call(totals.free_ps, totals.frees),
+    ];
+    if workload != ONE_ALLOC {
+        let ns = outcome.span as f64 / 1e3 * tasks as f64 / totals.ops.max(1) as f64;
+        return Ok(Said { ns: [ns; 2], calls });
     }
     // Details are a loop's cycles over COUNT, whatever the loop's length.
     let ns = |name: &str, length: u64| {
@@ -275,10 +334,8 @@ fn simulate(
     } else {
         "cpu1_cycles"
     };
-    Ok(vec![
-        ns("cpu0_cycles", COUNT),
-        ns(other, COUNT / tasks as u64),
-    ])
+    let sides = [ns("cpu0_cycles", COUNT), ns(other, COUNT / tasks as u64)];
+    Ok(Said { ns: sides, calls })
 }
 
 /// A steady program by its workload's name.
@@ -324,10 +381,12 @@ impl Way {
 }
 
 impl Bench<'_> {
-    /// Runs `real` between two looks at the line's way, again while that way changes.
-    fn still<T>(&self, real: impl Fn() -> T) -> (T, Way) {
-        let mut tries = 0;
-        loop {
+    /// Runs `real` between two looks at the line's way, again while that way changes or neighbours
+    /// disturb the run, by `unrest`; answers the calmest run and how many there were.
+    fn calm<T>(&self, real: impl Fn() -> T, unrest: impl Fn(&T) -> f64) -> (T, Way, u32) {
+        let began = Instant::now();
+        let mut best: Option<(T, Way, f64)> = None;
+        for run in 1.. {
             let look = || match self.cpus {
                 [a, b, ..] => Some(probe::transfer(*a, *b)),
                 _ => None,
@@ -335,14 +394,33 @@ impl Bench<'_> {
             let before = look();
             let seen = real();
             let way = Way(before.zip(look()).map(|(before, after)| [before, after]));
-            tries += 1;
-            if way.is_still() || tries == TRIES {
-                return (seen, way);
+            let moved = if way.is_still() { 0.0 } else { 1e6 };
+            let unrest = unrest(&seen) + moved;
+            if best.as_ref().is_none_or(|(_, _, least)| unrest < *least) {
+                best = Some((seen, way, unrest));
+            }
+            match best.take() {
+                Some((seen, way, least))
+                    if least <= SPREAD
+                        || run == TRIES
+                        || began.elapsed() > self.span * PATIENCE =>
+                {
+                    return (seen, way, run);
+                }
+                kept => best = kept,
             }
         }
+        unreachable!("the last try is quoted")
     }
 
-    fn add(&mut self, workload: String, seen: Seen, way: Way, program_ns: f64, simulated_ns: f64) {
+    fn add(
+        &mut self,
+        workload: String,
+        real: (Seen, Way, u32),
+        program_ns: f64,
+        simulated_ns: f64,
+    ) {
+        let (seen, way, runs) = real;
         let ratio = simulated_ns / seen.ns;
         self.rows.push(Row {
             workload,
@@ -354,6 +432,8 @@ impl Bench<'_> {
             ratio,
             within: (ratio - 1.0).abs() <= WITHIN,
             undisturbed: seen.undisturbed,
+            spread: seen.spread * 100.0,
+            runs,
             line_ns: way.0,
             still: way.is_still(),
         });
@@ -366,41 +446,58 @@ impl Bench<'_> {
             program(workload, stage);
         });
         let real = || steadily(ground, ground, cpus, span, |stage| program(workload, stage));
-        let (seen, way) = self.still(real);
+        let (seen, way, runs) = self.calm(real, |seen| seen.unrest());
         let machine = way.on(self.machine);
         let outside = Outside {
             think_ns: bare.ns,
             mail_ns: None,
         };
         let got = simulate(&machine, workload, self.named, cpus.len(), outside)?;
-        self.add(workload.into(), seen, way, bare.ns, got[0]);
+        self.add(workload.into(), (seen, way, runs), bare.ns, got.ns[0]);
         Ok(())
     }
 
+    /// What the mailbox costs either side, with no allocator under it but the pauses that the
+    /// virtual one makes between two letters.
+    fn mailbox(&self) -> Result<[f64; 2], String> {
+        let free = Outside {
+            mail_ns: Some([0.0; 2]),
+            ..Outside::default()
+        };
+        let pace = simulate(self.machine, ONE_ALLOC, self.named, self.cpus.len(), free)?.calls;
+        let paced = Paced::new(pace);
+        let sides = one_alloc(self.ground, &paced, self.cpus, self.span / 2);
+        let cost = |side: usize| (sides[side].ns - paced.ns[side]).max(0.0);
+        Ok([cost(0), cost(1)])
+    }
+
     fn one_alloc(&mut self) -> Result<(), String> {
-        let name = "one-alloc-n-free";
-        let nothing = Nothing::new();
         // On one CPU the mailbox's line is at hand and its steps overlap the allocator's.
         let apart = self.cpus.len() > 1;
         let real = || {
-            let bare = || one_alloc(self.ground, &nothing, self.cpus, self.span / 2);
-            let bare = apart.then(bare);
+            let mailbox = apart.then(|| self.mailbox());
             (
-                bare,
+                mailbox,
                 one_alloc(self.ground, self.ground, self.cpus, self.span),
             )
         };
-        let ((bare, seen), way) = self.still(real);
+        let unrest = |seen: &(_, [Seen; 2])| seen.1[0].unrest().max(seen.1[1].unrest());
+        let ((mailbox, seen), way, runs) = self.calm(real, unrest);
         let machine = way.on(self.machine);
         let outside = Outside {
             think_ns: 0.0,
-            mail_ns: bare.map(|sides| sides.map(|side| side.ns)),
+            mail_ns: mailbox.transpose()?,
         };
-        let got = simulate(&machine, name, self.named, self.cpus.len(), outside)?;
+        let got = simulate(&machine, ONE_ALLOC, self.named, self.cpus.len(), outside)?;
         let program = outside.mail_ns.unwrap_or_default();
         for (side, what) in ["alloc", "free"].into_iter().enumerate() {
-            let workload = format!("{name} ({what})");
-            self.add(workload, seen[side], way, program[side], got[side]);
+            let workload = format!("{ONE_ALLOC} ({what})");
+            self.add(
+                workload,
+                (seen[side], way, runs),
+                program[side],
+                got.ns[side],
+            );
         }
         Ok(())
     }

@@ -52,6 +52,7 @@ pub(super) fn make<'a>(env: &'a Env<'a>) -> Vec<(u32, Program<'a>)> {
         node: subject.cache_with_sheaves("maple_node", 256, 32),
     });
     let think = env.think(THINK_NS);
+    env.vm.will_prepare(env.cpus.len() as u32);
     let programs = env.cpus.iter().map(|&cpu| {
         let caches = caches.clone();
         let program: Program<'a> = Box::new(move |vm: &Vm| {
@@ -59,6 +60,7 @@ pub(super) fn make<'a>(env: &'a Env<'a>) -> Vec<(u32, Program<'a>)> {
             earlier_life(vm, subject, caches.node, EARLIER, |node| {
                 defer(vm, caches.node, node);
             });
+            vm.prepared();
             let mut tree = subject.alloc(vm, caches.node);
             while !vm.stopping() {
                 let area = subject.alloc(vm, caches.area);

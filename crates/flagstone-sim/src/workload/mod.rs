@@ -104,6 +104,8 @@ pub struct Workload {
     /// Made of processes: nearly all memory is whole pages, and all goes back when they end, so that
     /// what pagesets keep then is of interest.
     pub processes: bool,
+    /// Object sizes it can be asked for in bytes, from and to; `None`: its objects are what they are.
+    pub sizes: Option<(usize, usize)>,
     /// Makes its programs.
     pub make: for<'a> fn(&'a Env<'a>) -> Vec<(u32, Program<'a>)>,
 }
@@ -121,6 +123,7 @@ pub const WORKLOADS: &[Workload] = &[
         tasks: ANY,
         placement: Placement::Compact,
         processes: false,
+        sizes: None,
         make: mmap1::make,
     },
     Workload {
@@ -131,6 +134,7 @@ pub const WORKLOADS: &[Workload] = &[
         tasks: PAIRS,
         placement: Placement::Spread,
         processes: false,
+        sizes: None,
         make: hackbench::make,
     },
     Workload {
@@ -141,6 +145,7 @@ pub const WORKLOADS: &[Workload] = &[
         tasks: ANY,
         placement: Placement::Spread,
         processes: false,
+        sizes: Some((1, 8192)),
         make: one_alloc_n_free::make,
     },
     Workload {
@@ -151,6 +156,7 @@ pub const WORKLOADS: &[Workload] = &[
         tasks: ANY,
         placement: Placement::Spread,
         processes: true,
+        sizes: None,
         make: kbuild::make,
     },
     Workload {
@@ -161,6 +167,7 @@ pub const WORKLOADS: &[Workload] = &[
         tasks: PAIRS,
         placement: Placement::Spread,
         processes: false,
+        sizes: None,
         make: sctp::make,
     },
     Workload {
@@ -171,6 +178,7 @@ pub const WORKLOADS: &[Workload] = &[
         tasks: PAIRS,
         placement: Placement::Spread,
         processes: false,
+        sizes: None,
         make: af_unix::make,
     },
     Workload {
@@ -181,6 +189,7 @@ pub const WORKLOADS: &[Workload] = &[
         tasks: PAIRS,
         placement: Placement::Spread,
         processes: false,
+        sizes: None,
         make: netio::make,
     },
     Workload {
@@ -191,6 +200,7 @@ pub const WORKLOADS: &[Workload] = &[
         tasks: ANY,
         placement: Placement::Spread,
         processes: false,
+        sizes: Some((16, 4096)),
         make: larson::make,
     },
     Workload {
@@ -201,6 +211,7 @@ pub const WORKLOADS: &[Workload] = &[
         tasks: ANY,
         placement: Placement::Spread,
         processes: false,
+        sizes: Some((16, 8192)),
         make: random_mix::make,
     },
     Workload {
@@ -211,6 +222,7 @@ pub const WORKLOADS: &[Workload] = &[
         tasks: PAIRS,
         placement: Placement::Spread,
         processes: false,
+        sizes: None,
         make: replay::mmap1,
     },
     Workload {
@@ -221,6 +233,7 @@ pub const WORKLOADS: &[Workload] = &[
         tasks: PAIRS,
         placement: Placement::Spread,
         processes: false,
+        sizes: None,
         make: replay::hackbench_socket,
     },
     Workload {
@@ -231,6 +244,7 @@ pub const WORKLOADS: &[Workload] = &[
         tasks: PAIRS,
         placement: Placement::Spread,
         processes: false,
+        sizes: None,
         make: replay::hackbench_pipe,
     },
     Workload {
@@ -241,6 +255,7 @@ pub const WORKLOADS: &[Workload] = &[
         tasks: PAIRS,
         placement: Placement::Spread,
         processes: false,
+        sizes: None,
         make: replay::fio_net,
     },
 ];
@@ -258,6 +273,24 @@ impl Workload {
                 let known: Vec<_> = WORKLOADS.iter().map(|workload| workload.name).collect();
                 format!("unknown workload `{name}`; known: {}", known.join(", "))
             })
+    }
+
+    /// Whether objects of `size` bytes can be asked for.
+    ///
+    /// # Errors
+    /// One line that says what can.
+    pub fn check_size(&self, size: usize) -> Result<(), String> {
+        match self.sizes {
+            Some((least, most)) if (least..=most).contains(&size) => Ok(()),
+            Some((least, most)) => Err(format!(
+                "{} takes sizes from {least} to {most} bytes, not {size}",
+                self.name
+            )),
+            None => Err(format!(
+                "{} has sizes of its own: leave --size out",
+                self.name
+            )),
+        }
     }
 
     /// Whether `tasks` tasks are possible on `cpus` CPUs.
@@ -278,7 +311,7 @@ impl Workload {
                 String::new()
             };
             return Err(format!(
-                "{} needs at least {least} tasks{multiple}, not {tasks}",
+                "{} needs {least} tasks or more{multiple}, not {tasks}",
                 self.name
             ));
         }

@@ -11,7 +11,8 @@
 //! address was seen again. Page events are left out: the allocator under test makes its own.
 //!
 //! A CPU waits the recorded gap between its own events (at most `--think`, by default 20 µs, so
-//! that idle time does not count), and for the other CPU only where an object crosses over. The
+//! that idle time does not count), and for the other CPU only where an object crosses over: it spins
+//! on a line of its own until the other's event is done. The
 //! machine is filled by giving every pair of CPUs its own copy of both streams. After the last
 //! event all objects left are freed and the trace starts again. An operation is one event.
 
@@ -172,6 +173,8 @@ struct Copy {
     ended: Cell<u32>,
     rounds: Cell<u32>,
     sleeper: RefCell<Option<u32>>,
+    /// A CPU that waits for an event of this slot by the other.
+    waits: Cell<Option<(u32, u32)>>,
 }
 
 fn play<'a>(env: &'a Env<'a>, name: &str) -> Vec<(u32, Program<'a>)> {
@@ -192,6 +195,7 @@ fn play<'a>(env: &'a Env<'a>, name: &str) -> Vec<(u32, Program<'a>)> {
             ended: Cell::new(0),
             rounds: Cell::new(0),
             sleeper: RefCell::default(),
+            waits: Cell::new(None),
         });
         for (index, cpu) in [a, b].into_iter().enumerate() {
             let (copy, caches) = (Rc::clone(&copy), Rc::clone(&caches));
@@ -220,7 +224,8 @@ fn step(vm: &Vm, env: &Env<'_>, copy: &Copy, caches: &[CacheId], event: &Event) 
         if vm.stopping() {
             return false;
         }
-        vm.sleep_until(vm.now() + 500 * NS);
+        copy.waits.set(Some((vm.current(), event.slot)));
+        vm.park();
     }
     match event.act {
         Act::Alloc(cache) => {
@@ -232,6 +237,12 @@ fn step(vm: &Vm, env: &Env<'_>, copy: &Copy, caches: &[CacheId], event: &Event) 
         Act::Free => free_slot(vm, env, slot),
     }
     slot.turn.set(event.turn + 1);
+    if let Some((other, place)) = copy.waits.get()
+        && place == event.slot
+    {
+        copy.waits.set(None);
+        vm.release_spinner(other);
+    }
     vm.count_op();
     !vm.stopping()
 }

@@ -31,10 +31,14 @@ impl Look {
 
     fn plan(self) -> Plan {
         let ms = flagstone_sim::costs::MS;
+        let plan = Plan::of(self.first_ms * ms, self.last_ms * ms);
+        if self.first_ms < self.last_ms {
+            return plan;
+        }
+        // One look of a fixed length.
         Plan {
-            first: self.first_ms * ms,
-            last: self.last_ms * ms,
-            tolerance: 0.03,
+            patient: plan.last,
+            ..plan
         }
     }
 }
@@ -201,8 +205,10 @@ pub(super) struct Figures {
     pub(super) cache_misses: Option<f64>,
     /// Whether the figures are steady.
     pub(super) converged: bool,
-    /// Drift between the halves of the window in percent.
-    pub(super) drift: f64,
+    /// Drift of throughput between the halves of the window in percent.
+    pub(super) ops_drift: f64,
+    /// Drift of bytes likewise.
+    pub(super) bytes_drift: f64,
     /// Figures of the workload's own harness.
     pub(super) details: BTreeMap<String, f64>,
     /// Allocator operations simulated.
@@ -227,7 +233,8 @@ impl Figures {
             free_high: row.free_high_per_1000_ops,
             cache_misses: row.cache_miss_rate,
             converged: row.converged,
-            drift: row.drift,
+            ops_drift: row.ops_drift,
+            bytes_drift: row.bytes_drift,
             details: row.details.clone(),
             simulated_ops: row.simulated_ops,
         }
@@ -312,9 +319,10 @@ impl Runs {
             .filter_map(|ask| {
                 let figures = self.get(&ask).ok()?;
                 (!figures.converged).then(|| {
+                    let (ops, bytes) = (figures.ops_drift, figures.bytes_drift);
                     format!(
-                        "{} did not settle (drift {:+.1} %)",
-                        ask.policy, figures.drift
+                        "{} did not settle (drift: throughput {ops:+.1} %, bytes {bytes:+.1} %)",
+                        ask.policy
                     )
                 })
             })

@@ -134,6 +134,8 @@ fn print(machine: &Machine, rows: &[Row], load: [f64; 2]) {
         "within 25 %",
         "program ns",
         "undisturbed %",
+        "spread %",
+        "runs",
         "line ns",
     ]);
     for row in rows {
@@ -147,6 +149,8 @@ fn print(machine: &Machine, rows: &[Row], load: [f64; 2]) {
             if row.within { "yes" } else { "no" }.to_owned(),
             format!("{:.1}", row.program_ns),
             format!("{:.0}", row.undisturbed),
+            format!("{:.0}", row.spread),
+            row.runs.to_string(),
             row.line_ns.map_or(String::new(), |[before, after]| {
                 format!(
                     "{before:.0} .. {after:.0}{}",
@@ -155,7 +159,7 @@ fn print(machine: &Machine, rows: &[Row], load: [f64; 2]) {
             }),
         ]);
     }
-    for index in (2..10).filter(|index| *index != 6) {
+    for index in (2..12).filter(|index| *index != 6) {
         if let Some(column) = table.column_mut(index) {
             column.set_cell_alignment(CellAlignment::Right);
         }

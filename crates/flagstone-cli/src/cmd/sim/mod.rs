@@ -56,13 +56,8 @@ pub struct Args {
     /// measures the host first]
     #[arg(long, value_name = "M")]
     machine: Option<String>,
-    /// Policy; repeat it, or separate by commas, to compare
-    #[arg(
-        long,
-        value_name = "P",
-        value_delimiter = ',',
-        default_value = "flagstone"
-    )]
+    /// Policy; repeat it, or separate by commas, to compare [default: flagstone]
+    #[arg(long, value_name = "P", value_delimiter = ',')]
     policy: Vec<String>,
     /// Set a knob on every policy, as in `slab_max_order=4`
     #[arg(long, value_name = "K=V")]
@@ -113,11 +108,14 @@ struct Request {
 /// Runs the command.
 pub fn run(args: &Args) -> CommandOutcome {
     if args.list {
-        table::list();
+        table::list(args.json);
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(path) = &args.calibrate {
         return host::calibrate(Some(path.as_path()).filter(|path| *path != Path::new("-")));
+    }
+    if let Some(name @ (VALIDATE | INTERLEAVE)) = args.workload.as_deref() {
+        no_use_of(name, args).map_err(|line| Failure::Usage(format!("sim: {line}")))?;
     }
     if args.workload.as_deref() == Some(VALIDATE) {
         let profile = args.machine.as_deref().map(machine).transpose();
@@ -145,12 +143,41 @@ pub fn run(args: &Args) -> CommandOutcome {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Refuses what `name`, which is no workload, would silently ignore.
+fn no_use_of(name: &str, args: &Args) -> Result<(), String> {
+    let seeds = name == INTERLEAVE;
+    let given = [
+        ("--machine", seeds && args.machine.is_some()),
+        ("--quick", seeds && args.quick),
+        ("--seed", !seeds && args.seed != 1),
+        ("--seeds", !seeds && args.seeds != 1),
+        ("--policy", !args.policy.is_empty()),
+        ("--set", !args.set.is_empty()),
+        ("--tasks", !args.tasks.is_empty()),
+        ("--size", args.size.is_some()),
+        ("--think", args.think.is_some()),
+        ("--compact", args.compact),
+        ("--spread", args.spread),
+        ("--plot", args.plot.is_some()),
+    ];
+    match given.iter().find(|(_, given)| *given) {
+        Some((option, _)) => Err(format!("{name} has no use for {option}: leave it out")),
+        None => Ok(()),
+    }
+}
+
 fn check(args: &Args) -> Result<Request, String> {
     let name = args.workload.as_deref().unwrap_or_default();
     let workload =
         Workload::named(name).map_err(|line| format!("{line}, {INTERLEAVE}, {VALIDATE}"))?;
     let machine = machine(args.machine.as_deref().unwrap_or("this-machine"))?;
-    let policies = args.policy.iter().map(|name| policy(name, &args.set));
+    let default = [String::from("flagstone")];
+    let names = if args.policy.is_empty() {
+        &default[..]
+    } else {
+        &args.policy
+    };
+    let policies = names.iter().map(|name| policy(name, &args.set));
     let policies = policies.collect::<Result<Vec<_>, _>>()?;
     let tasks = tasks(args, workload, &machine)?;
     let seeds = seeds(args)?;
@@ -160,8 +187,8 @@ fn check(args: &Args) -> Result<Request, String> {
             "{runs} runs asked for; at most {RUNS_MAX} in one call"
         ));
     }
-    if args.size.is_some_and(|size| size == 0 || size > 8192) {
-        return Err("--size is from 1 to 8192 bytes".into());
+    if let Some(size) = args.size {
+        workload.check_size(size)?;
     }
     if args
         .think
@@ -210,17 +237,26 @@ fn seeds(args: &Args) -> Result<Vec<u64>, String> {
     Ok((args.seed..=last).collect())
 }
 
+/// A built-in profile or one from a file, scaled where `@CPUS` follows.
 fn machine(name: &str) -> Result<Machine, String> {
-    if !name.ends_with(".toml") {
+    let (path, cpus) = match name.rsplit_once('@') {
+        Some((path, cpus)) => (path, Some(cpus)),
+        None => (name, None),
+    };
+    if !path.ends_with(".toml") {
         return Machine::named(name);
     }
     let text =
-        std::fs::read_to_string(name).map_err(|error| format!("machine `{name}`: {error}"))?;
-    let stem = PathBuf::from(name);
-    let stem = stem
-        .file_stem()
-        .map(|stem| stem.to_string_lossy().into_owned());
-    Machine::parse(&stem.unwrap_or_else(|| name.to_owned()), &text)
+        std::fs::read_to_string(path).map_err(|error| format!("machine `{path}`: {error}"))?;
+    let stem = Path::new(path).file_stem().unwrap_or_default();
+    let machine = Machine::parse(&stem.to_string_lossy(), &text)?;
+    let Some(cpus) = cpus else {
+        return Ok(machine);
+    };
+    let count = cpus
+        .parse()
+        .map_err(|_| format!("machine `{name}`: `{cpus}` is not a CPU count"))?;
+    machine.scaled(count)
 }
 
 fn policy(name: &str, settings: &[String]) -> Result<NamedPolicy, String> {
@@ -248,7 +284,7 @@ fn tasks(args: &Args, workload: &Workload, machine: &Machine) -> Result<Vec<u32>
     let parsed = args.tasks.iter().map(|word| {
         let count: u32 = word
             .parse()
-            .map_err(|_| format!("--tasks {word}: not a number of tasks"))?;
+            .map_err(|_| format!("--tasks `{word}`: not a number of tasks"))?;
         workload.check_tasks(count, cpus, &machine.name)?;
         Ok(count)
     });

@@ -102,11 +102,12 @@ pub(super) fn print(request: &Request, rows: &[Row], took: Duration) {
     );
     for row in rows.iter().filter(|row| !row.converged) {
         eprintln!(
-            "flagstone: sim: {} with {} tasks did not settle (drift {:+.1} % between the halves of \
-             its last window{}); do not quote its figures as steady",
+            "flagstone: sim: {} with {} tasks did not settle (drift between the halves of its last \
+             window: throughput {:+.1} %, bytes {:+.1} %{}); do not quote its figures as steady",
             row.policy,
             row.tasks,
-            row.drift,
+            row.ops_drift,
+            row.bytes_drift,
             if row.backlog_grows {
                 ", and deferred frees pile up"
             } else {
@@ -155,8 +156,43 @@ fn mib(bytes: f64) -> String {
     format!("{:.1}", bytes / f64::from(1 << 20))
 }
 
-pub(super) fn list() {
+/// A name and what it stands for.
+#[derive(Serialize)]
+struct Known<'a> {
+    name: &'a str,
+    about: String,
+}
+
+/// The document of `--list --json`.
+#[derive(Serialize)]
+struct Names<'a> {
+    schema: &'static str,
+    workloads: Vec<Known<'a>>,
+    machines: Vec<Known<'a>>,
+}
+
+pub(super) fn list(json: bool) {
     let (workloads, machines) = super::known();
+    if json {
+        let names = Names {
+            schema: "flagstone.sim-names/1",
+            workloads: workloads
+                .iter()
+                .map(|workload| Known {
+                    name: workload.name,
+                    about: workload.about.to_owned(),
+                })
+                .collect(),
+            machines: machines
+                .map(|name| Known {
+                    name,
+                    about: Machine::named(name).map_or_else(|line| line, |found| found.about),
+                })
+                .collect(),
+        };
+        let text = serde_json::to_string_pretty(&names);
+        return println!("{}", text.expect("plain data"));
+    }
     println!("workloads");
     for workload in workloads {
         println!("  {:<24} {}", workload.name, workload.about);
