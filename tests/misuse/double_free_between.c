@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include "misuse.h"
+#include <stdio.h>
 
 /* Another free between the two, and the end of the program soon after. */
 int main(void) {
@@ -7,5 +8,6 @@ int main(void) {
     free(hidden(first));
     free(hidden(between));
     free(hidden(first));
+    printf("written\n");
     return 0;
 }

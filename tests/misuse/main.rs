@@ -43,6 +43,14 @@ fn dies_with(source: &str, phrases: &[&str]) {
     );
 }
 
+#[test]
+fn what_a_program_wrote_is_out_before_the_last_look_ends_it() {
+    let Some(finished) = run("double_free_between") else {
+        return;
+    };
+    assert_eq!(finished.stdout, "written\n");
+}
+
 /// One test per program, named after what the program does wrong.
 macro_rules! misuse {
     ($($name:ident => $phrases:expr;)+) => {

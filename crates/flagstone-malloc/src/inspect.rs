@@ -216,7 +216,8 @@ pub extern "C" fn mallopt(parameter: c_int, _value: c_int) -> c_int {
 
 /// At exit: the statistics, if wanted, and the last look for double frees. Not where a report is
 /// still to come, which would not show the sheaves any more, and not beside other threads: they go
-/// on, and taking sheaves out of their hands has its price.
+/// on, and taking sheaves out of their hands has its price. What the program wrote goes out first:
+/// the look may end it.
 pub extern "C" fn at_exit() {
     if crate::env::show_stats() {
         malloc_stats();
@@ -225,6 +226,8 @@ pub extern "C" fn at_exit() {
         && !crate::report::is_on()
         && flagstone_linux::process::is_alone()
     {
+        // SAFETY: the C library does the same next; no other thread holds a stream.
+        unsafe { libc::fflush(core::ptr::null_mut()) };
         static_heap().last_look();
     }
 }

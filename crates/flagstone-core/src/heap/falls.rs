@@ -11,7 +11,7 @@
 //! Plain arithmetic; what a fall leads to is upkeep's.
 #![forbid(unsafe_code)]
 
-use crate::policy::{Reach, Regret};
+use crate::policy::{Reach, Regret, SWING_MAX};
 use crate::sync::Ordering::Relaxed;
 use core::sync::atomic::AtomicUsize;
 
@@ -20,7 +20,7 @@ use core::sync::atomic::AtomicUsize;
 const REACH: Reach = Reach {
     floor: 4 << 20,
     once: 8 << 20,
-    swing: 1 << 30,
+    swing: SWING_MAX,
 };
 
 /// What is remembered of one kind of fall. Racy on purpose.
@@ -88,14 +88,15 @@ mod tests {
     fn a_heap_that_swings_falls_again_only_when_it_falls_deeper_or_after_a_pause() {
         let falls = Falls::default();
         let swing = |low: usize, at: u64| {
-            falls.follow(100 * MIB, 4, || at);
+            falls.follow(80 * MIB, 4, || at);
             falls.follow(low * MIB, 4, || at)
         };
-        assert!(swing(45, 0));
-        assert!(swing(45, 1), "55 MiB of 8");
-        assert!(!swing(45, 2), "55 MiB of 63");
-        assert!(swing(30, 3), "70 MiB of 63");
-        assert!(!swing(30, 4));
-        assert!(swing(30, 5 * REGRET_NS), "what was learnt fell");
+        assert!(swing(30, 0));
+        assert!(swing(30, 1), "50 MiB of 8");
+        assert!(!swing(30, 2), "50 MiB of 58");
+        assert!(swing(20, 3), "60 MiB of 58");
+        assert!(!swing(20, 4), "60 MiB of the most");
+        assert!(swing(15, 5), "wider than any swing that is kept");
+        assert!(swing(20, 5 * REGRET_NS), "what was learnt fell");
     }
 }

@@ -9,8 +9,8 @@
 //!   alloc ─► one kept that serves?  yes: taken and grown,   no: one given back that would serve
 //!            (from half the size)   or cut, and the rest        is regretted
 //!                                   stays
-//!   bound    what regret raised; with the blocks in use at most 9/8 of their peak; at most a store
-//!            of the process's memory
+//!   bound    what regret raised; with the blocks in use at most 9/8 of their peak, of a wide swing
+//!            no more than is in use; at most a store of the process's memory
 //! ```
 //!
 //! Invariants
@@ -22,7 +22,7 @@
 #![forbid(unsafe_code)]
 
 use super::huge_table::HugeBlock;
-use crate::policy::{Reach, Regret, eighths_off};
+use crate::policy::{Reach, Regret, eighths_off, swing_room};
 
 /// Most blocks kept, and most sizes remembered. Why 32: a request looks at all of them; with 8 a
 /// program that swings by thirty blocks of 4 to 25 MiB loses most of them.
@@ -94,19 +94,13 @@ impl Kept {
     pub(super) fn note_use(&mut self, in_use: usize, now: u64) -> Evicted {
         self.peak = self.peak.max(in_use);
         let mut evicted = Evicted::NONE;
-        self.evict(self.swing(in_use), now, &mut evicted);
+        self.evict(swing_room(self.peak, in_use), now, &mut evicted);
         evicted
-    }
-
-    /// Bytes that may be kept while `in_use` bytes are in use. An eighth more than the peak,
-    /// because not every block serves every request.
-    fn swing(&self, in_use: usize) -> usize {
-        (self.peak + self.peak / 8).saturating_sub(in_use)
     }
 
     /// Bytes of the kept blocks, as counted, and the most they may be; for `verify`.
     pub(crate) fn counted(&self, in_use: usize) -> (usize, usize) {
-        (self.bytes, self.swing(in_use))
+        (self.bytes, swing_room(self.peak, in_use))
     }
 
     /// Takes the block nearest in size to `bytes` that serves and starts at a multiple of `align`,
@@ -143,11 +137,11 @@ impl Kept {
     ) -> Evicted {
         let mut evicted = Evicted::NONE;
         let bound = self.bound(in_use, most);
+        self.evict(bound.saturating_sub(block.bytes), now, &mut evicted);
         if block.bytes > bound {
             self.forget(block, now, &mut evicted);
             return evicted;
         }
-        self.evict(bound - block.bytes, now, &mut evicted);
         if self.blocks[SLOTS - 1].address != 0 {
             let oldest = self.remove(0);
             self.forget(oldest, now, &mut evicted);
@@ -159,7 +153,10 @@ impl Kept {
     }
 
     fn bound(&self, in_use: usize, most: usize) -> usize {
-        self.regret.raised().min(most).min(self.swing(in_use))
+        self.regret
+            .raised()
+            .min(most)
+            .min(swing_room(self.peak, in_use))
     }
 
     /// A second or more passed: lets the bound fall; what lies above it then is to go.
@@ -320,6 +317,17 @@ mod tests {
         assert_eq!(kept.keep(block(2, 10), 17 * MIB, usize::MAX, 1).len, 0);
         assert_eq!(kept.note_use(17 * MIB, 2).len, 0);
         assert_eq!(kept.note_use(18 * MIB, 2).len, 1, "more is used instead");
+    }
+
+    #[test]
+    fn a_swing_that_turns_out_wide_leaves_no_more_than_is_in_use() {
+        let mut kept = taught(60);
+        kept.note_use(100 * MIB, 1);
+        assert_eq!(kept.keep(block(2, 20), 80 * MIB, usize::MAX, 2).len, 0);
+        assert_eq!(kept.keep(block(3, 40), 40 * MIB, usize::MAX, 2).len, 0);
+        assert_eq!(kept.keep(block(4, 20), 20 * MIB, usize::MAX, 2).len, 2);
+        assert_eq!(kept.keep(block(5, 20), 0, usize::MAX, 2).len, 2);
+        assert_eq!(kept.bytes, 0);
     }
 
     #[test]

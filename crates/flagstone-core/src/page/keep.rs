@@ -4,8 +4,9 @@
 //!   bound = min(most, max(min, in use × share / 1024, what regret raised))
 //!   after a deep fall of the heap that is no swing, until memory is wanted again, at most a part
 //!   of what is in use
-//!   regret (policy/regret.rs): with what is in use at most 9/8 of the peak; after one mistake at most
-//!   max, while the program swings at most a store of the process's memory
+//!   regret (policy/regret.rs): with what is in use at most 9/8 of the peak, of a wide swing no more
+//!   than is in use; after one mistake at most max, while the program swings at most a store of the
+//!   process's memory
 //! ```
 //!
 //! Locking: the zone's. Plain arithmetic; nothing here gives memory back (`release`).
@@ -13,7 +14,7 @@
 
 use super::config::Retention;
 use crate::base::PageSize;
-use crate::policy::{Reach, Regret, eighths_off};
+use crate::policy::{Reach, Regret, eighths_off, swing_room};
 
 /// What stays of free pages while a heap that needs `in_use` pages falls.
 ///
@@ -56,9 +57,8 @@ impl Keep {
     #[inline]
     pub(super) fn bound(&self, in_use: usize) -> usize {
         // With what is in use about as much as was in use lately: caches keep a part of a swing too.
-        // An eighth more, because what is free is not always long enough for what is wanted.
-        let swing = (self.peak + self.peak / 8).saturating_sub(in_use);
-        let raised = (self.regret.raised() >> self.shift).min(swing);
+        let swing = swing_room(self.peak << self.shift, in_use << self.shift);
+        let raised = self.regret.raised().min(swing) >> self.shift;
         let wanted = self.min.max(in_use * self.share / 1024).max(raised);
         if self.fallen {
             return wanted.min(self.most).min(fallen_bound(self.min, in_use));
@@ -162,18 +162,18 @@ mod tests {
     }
 
     fn swing(keep: &mut Keep, at: u64) {
-        keep.note_use(128 * MIB);
+        keep.note_use(72 * MIB);
         keep.note_fall(at);
-        keep.note_released(100 * MIB, at);
-        keep.note_reused(100 * MIB, || at);
+        keep.note_released(56 * MIB, at);
+        keep.note_reused(56 * MIB, || at);
     }
 
     #[test]
     fn a_zone_that_swings_keeps_its_swing_within_the_store() {
         for (store, repeated) in [
             (usize::MAX, [16, 16]),
-            (64 * MIB, [64, 64]),
-            (512 * MIB, [116, 124]),
+            (48 * MIB, [48, 48]),
+            (512 * MIB, [61, 61]),
         ] {
             let mut keep = Keep::new(&RULE, PageSize::K4);
             keep.set_most(store);

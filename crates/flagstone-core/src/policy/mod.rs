@@ -57,7 +57,7 @@ pub use partial::{CpuPartial, CpuPartialRule, MAX_PARTIAL, MIN_PARTIAL, MinParti
 pub use pcp_marks::{PcpMarks, PcpZone, batch};
 pub use pcp_tuning::{PcpRule, PcpState, UNCAPPED, ZoneFlags};
 pub use presets::{BASES, MODIFIERS, NameError};
-pub use regret::{REGRET_NS, Reach, Regret, eighths_off};
+pub use regret::{REGRET_NS, Reach, Regret, SWING_MAX, eighths_off, swing_room};
 pub use remedies::Remedies;
 pub use runs::{Population, RunRule, estimated_live};
 pub use set::{KEYS, SetError, SetProblem};

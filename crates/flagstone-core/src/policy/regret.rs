@@ -10,7 +10,9 @@
 //! ```
 //!
 //! One mistake raises little: most are the end of a phase and the start of another. Two in a row
-//! are a swing, which will come again, and then as much is kept as would have saved the faults.
+//! are a swing, which will come again, and then as much is kept as would have saved the faults,
+//! but of a wide one no more than is in use: nobody knows which swing is the last, and what was kept
+//! then stays.
 //!
 //! Plain arithmetic on bytes. Racy on purpose: most users hold a lock, and for those that do not
 //! a lost count delays a lesson.
@@ -31,6 +33,10 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// 64 MiB: with 4 KiB pages 16,384 faults, which cost one to two hundredths of a CPU. Doubling it
 /// keeps less for programs that swing slowly, and doubles what they may pay.
 pub const BYTES_PER_SECOND: u64 = 64 << 20;
+
+/// Widest swing that is kept whole, in bytes. Why 64 MiB: what a program keeps when it falls asleep
+/// after a swing should be little beside what the machine has (ADR 0009 has the price).
+pub const SWING_MAX: usize = 64 << 20;
 
 /// Mistakes in a row that make a swing.
 const SWING: u32 = 2;
@@ -154,7 +160,11 @@ impl Regret {
         self.mistakes.store(mistakes, Relaxed);
         self.fell.store(now, Relaxed);
         if mistakes < SWING {
-            let twice = (2 * self.raised().max(reach.floor)).min(reach.once);
+            let twice = self
+                .raised()
+                .max(reach.floor)
+                .saturating_mul(2)
+                .min(reach.once);
             self.raised.store(self.raised().max(twice), Relaxed);
         } else {
             self.raise(wanted, reach);
@@ -194,6 +204,19 @@ impl Regret {
             self.raised.store(most, Relaxed);
         }
     }
+}
+
+/// What may be kept of a swing between `peak` bytes and now `in_use`: an eighth of the peak more
+/// than that, because what is free is not always long enough for what is wanted; of a wide one no
+/// more than is in use.
+#[inline]
+#[must_use]
+pub fn swing_room(peak: usize, in_use: usize) -> usize {
+    let all = (peak + peak / 8).saturating_sub(in_use);
+    if peak.saturating_sub(in_use) > SWING_MAX {
+        return all.min(in_use);
+    }
+    all
 }
 
 /// What is left of `bytes` when an eighth goes each second.
@@ -246,6 +269,18 @@ mod tests {
     }
 
     #[test]
+    fn of_a_swing_a_little_more_than_it_is_kept_and_of_a_wide_one_as_much_as_is_in_use() {
+        let room = |peak: usize, in_use: usize| swing_room(peak * MIB, in_use * MIB) / MIB;
+        assert_eq!(room(40, 8), 37);
+        assert_eq!(room(2048, 1984), 320);
+        assert_eq!(
+            [1000, 100, 0].map(|in_use| room(2048, in_use)),
+            [1000, 100, 0]
+        );
+        assert_eq!(room(8, 40), 0);
+    }
+
+    #[test]
     fn what_is_wanted_slowly_or_late_is_no_mistake() {
         assert_eq!(after(5, 40, 700), 0, "57 MiB per second");
         assert_eq!(after(2, 40, 600), 56, "67 MiB per second");
@@ -261,6 +296,21 @@ mod tests {
         swing(&regret, 100, 60 * SECOND_NS, 1);
         swing(&regret, 100, 60 * SECOND_NS + 2 * MS, 1);
         assert!(regret.raised() >= 100 * MIB);
+    }
+
+    #[test]
+    fn a_floor_without_end_stays() {
+        let regret = Regret::new();
+        let reach = Reach {
+            floor: usize::MAX,
+            once: usize::MAX,
+            swing: usize::MAX,
+        };
+        for at in 0..3 {
+            regret.give(MIB, at);
+            regret.want(MIB, reach, at);
+        }
+        assert_eq!(regret.raised(), usize::MAX);
     }
 
     #[test]
