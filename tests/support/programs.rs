@@ -4,6 +4,7 @@ use crate::{finish, library, preloaded, succeed, without};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 /// A program on the PATH.
@@ -52,7 +53,8 @@ pub fn compile(scratch: &str, source: &str) -> PathBuf {
 }
 
 /// Compiles with further flags. `-fno-builtin` keeps the compiler from dropping the very calls
-/// that are tested.
+/// that are tested. The program appears whole under its name: tests of one process may compile it at
+/// the same time, and none may run what another still writes.
 pub fn compile_with(scratch: &str, source: &str, flags: &[&str]) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
     let plus = source.extension().is_some_and(|ending| ending == "cpp");
@@ -77,7 +79,9 @@ pub fn compile_with(scratch: &str, source: &str, flags: &[&str]) -> PathBuf {
     command
         .args([standard, "-O1", "-g", "-w", "-fno-builtin"])
         .args(flags);
-    command.arg(&source).arg("-o").arg(&out).args(["-ldl"]);
+    static COMPILED: AtomicU32 = AtomicU32::new(0);
+    let own = out.with_added_extension(COMPILED.fetch_add(1, Relaxed).to_string());
+    command.arg(&source).arg("-o").arg(&own).args(["-ldl"]);
     let output = command
         .output()
         .unwrap_or_else(|error| panic!("the C compiler: {error}"));
@@ -87,6 +91,7 @@ pub fn compile_with(scratch: &str, source: &str, flags: &[&str]) -> PathBuf {
         source.display(),
         String::from_utf8_lossy(&output.stderr)
     );
+    std::fs::rename(&own, &out).expect("a name in the same folder");
     out
 }
 

@@ -27,7 +27,9 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use flagstone_core::base::CpuId;
 use flagstone_core::platform::percpu::{exchange_owned, pop_owned, push_owned};
-use flagstone_core::platform::{CpuArea, LockKind, MAX_CACHES, Platform, RawLock, SheafWord, Slot};
+use flagstone_core::platform::{
+    ASK_AFTER, CpuArea, LockKind, MAX_CACHES, Platform, RawLock, SheafWord, Slot,
+};
 
 /// Locks of the locked form; CPUs beyond share. Doubling costs 4 KiB of zeroed memory.
 const LOCKS: usize = 64;
@@ -158,7 +160,8 @@ fn locked_on<T>(cpu: CpuId, step: impl FnOnce(CpuId) -> T) -> Option<T> {
     let lock = lock_of(cpu)?;
     let mut round = 0;
     while !Linux::try_acquire(lock) {
-        if round == PATIENCE || lock.holder() == Linux::token() {
+        let above = || round == ASK_AFTER && Linux::holds_from(LockKind::Local);
+        if round == PATIENCE || lock.holder() == Linux::token() || above() {
             return None;
         }
         Linux::pause(round);

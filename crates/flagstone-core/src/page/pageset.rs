@@ -181,8 +181,15 @@ impl Pageset {
         }
     }
 
-    /// Waits for the lock, for upkeep; `None` on top of the holder.
+    /// Waits for the lock, for upkeep; `None` on top of the holder of this lock or of a zone's. That
+    /// is asked before waiting: the holder may be waiting for the zone, and upkeep can be left out.
     fn enter_waiting<P: Platform>(&self) -> Option<Guard<'_, P, Lists>> {
+        if let Some(lists) = self.lists.try_lock::<P>() {
+            return Some(lists);
+        }
+        if P::holds_from(LockKind::Pageset) {
+            return None;
+        }
         self.lists.lock::<P>().ok()
     }
 }

@@ -43,9 +43,11 @@ pub enum LockKind {
     Zone,
 }
 
-/// Rounds of waiting before a waiter asks whether it may wait at all. Why 48: with the pauses of
-/// Linux about five milliseconds, longer than locks are held by threads that run.
-const ASK_AFTER: u32 = 48;
+/// Rounds of waiting before a waiter asks whether it may wait at all. Why 38: with the pauses of
+/// Linux it has spun and yielded by then, and would sleep next. Waits are short before that, and a
+/// handler that sleeps on top of a holder may be followed by the next signal at once, so that the
+/// holder never goes on.
+pub const ASK_AFTER: u32 = 38;
 
 /// The caller interrupted the holder of this lock, or of one that comes after it: it must not wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -24,7 +24,7 @@ pub mod testing;
 
 pub(crate) use cost::Within;
 pub use cost::{Access, Function, Line, Work};
-pub use lock::{Guard, Lock, LockKind, RawLock, Reentered};
+pub use lock::{ASK_AFTER, Guard, Lock, LockKind, RawLock, Reentered};
 pub use percpu::{
     CPU_STRIDE, CpuArea, ENTRY_UNUSED, INDEX_ROUNDING, LockedSlots, MAX_CACHES, SHEAF_FRAME_BYTES,
     SHEAF_HEADER_BYTES, SheafHeader, SheafWord, Slot, WORD_BIAS,
