@@ -151,7 +151,13 @@ pub fn check(seed: u64, torn_slots: bool) -> Result<Summary, Failure> {
         (thread, program)
     });
     vm.run(programs.collect(), u64::MAX, |_| None)?;
-    settle(&vm, &world, before)?;
+    // As a program of its own, so that what the core finds wrong then is a failure as well.
+    let verdict = RefCell::new(Ok(()));
+    let settling: Program<'_> = Box::new(|vm: &Vm| {
+        verdict.replace(settle(vm, &world, before)).ok();
+    });
+    vm.run(vec![(0, settling)], u64::MAX, |_| None)?;
+    verdict.into_inner()?;
     Ok(Summary {
         policy: policy.name,
         cpus,
@@ -357,7 +363,7 @@ fn ends(start: usize, size: usize) -> [*mut u64; 2] {
 /// Without faults: everything goes back, and the machine must be as it was.
 fn settle(vm: &Vm, world: &World<'_>, before: usize) -> Result<(), Failure> {
     let rest = world.passed.take();
-    vm.boot(|| rest.into_iter().for_each(|held| world.give(vm, held)));
+    rest.into_iter().for_each(|held| world.give(vm, held));
     let complain = |what: String| Failure {
         what,
         seed: vm.options.seed,
@@ -365,28 +371,25 @@ fn settle(vm: &Vm, world: &World<'_>, before: usize) -> Result<(), Failure> {
         thread: 0,
     };
     let slabs = world.subject.slabs();
-    vm.boot(|| world.broken()).map_err(complain)?;
+    vm.quietly(|| world.broken()).map_err(complain)?;
     for (id, size, _) in &world.caches {
-        let ended = vm.boot(|| slabs.destroy_cache(*id));
-        if let Err(error) = ended {
+        if let Err(error) = slabs.destroy_cache(*id) {
             return Err(complain(format!(
                 "settle.whole: a cache of {size} B without live objects cannot be destroyed: {error:?}"
             )));
         }
     }
-    vm.boot(|| world.broken()).map_err(complain)?;
-    vm.boot(|| {
-        for cache in slabs.live_caches() {
-            slabs.shrink_cache(cache);
-        }
-        slabs.pages().trim(0);
-    });
-    let after = vm.boot(|| world.subject.in_use_bytes());
+    vm.quietly(|| world.broken()).map_err(complain)?;
+    for cache in slabs.live_caches() {
+        slabs.shrink_cache(cache);
+    }
+    slabs.pages().trim(0);
+    let after = vm.quietly(|| world.subject.in_use_bytes());
     if after > before {
         return Err(complain(format!(
             "settle.whole: {} bytes more in use than before anything was allocated",
             after - before
         )));
     }
-    vm.boot(|| world.broken()).map_err(complain)
+    vm.quietly(|| world.broken()).map_err(complain)
 }
