@@ -165,77 +165,75 @@ impl Resident {
         true
     }
 
-    /// One word a page; `false` if the kernel does not give them.
-    fn by_words(
+    /// Asks for as many pages at a time as `self.pages` holds: `ask` fills its start for the pages
+    /// from an address on. `false` if it could not even once.
+    fn by_page(
         &mut self,
-        fd: i32,
         start: usize,
         count: usize,
         page: usize,
         run: &mut dyn FnMut(usize, usize),
+        ask: impl Fn(&mut Self, usize, usize) -> bool,
     ) -> bool {
-        let wanted = if self.shares {
-            PRESENT
-        } else {
-            PRESENT | EXCLUSIVE
-        };
-        let mut done = 0;
+        let (mut done, mut answered) = (0, false);
         while done < count {
             let chunk = (count - done).min(CHUNK);
-            // SAFETY: the kernel writes at most that many bytes.
-            let got = unsafe {
-                sys::call(
-                    libc::SYS_pread64,
-                    [
-                        fd as usize,
-                        self.words.as_mut_ptr().expose_provenance(),
-                        chunk * size_of::<u64>(),
-                        (start / page + done) * size_of::<u64>(),
-                        0,
-                        0,
-                    ],
-                )
-            };
-            if usize::try_from(got) != Ok(chunk * size_of::<u64>()) {
-                return done > 0;
+            if ask(self, start + done * page, chunk) {
+                runs_of(&self.pages[..chunk], |first, len| run(done + first, len));
+                answered = true;
+            } else if !answered {
+                return false;
             }
-            for (page, word) in self.pages.iter_mut().zip(&self.words[..chunk]) {
-                *page = u8::from(word & wanted == wanted);
-            }
-            runs_of(&self.pages[..chunk], |first, len| run(done + first, len));
             done += chunk;
         }
         true
     }
 
-    fn by_mincore(
-        &mut self,
-        start: usize,
-        count: usize,
-        page: usize,
-        run: &mut dyn FnMut(usize, usize),
-    ) {
-        let mut done = 0;
-        while done < count {
-            let chunk = (count - done).min(CHUNK);
-            // SAFETY: the kernel writes one byte for each page.
-            let result = unsafe {
-                sys::call(
-                    libc::SYS_mincore,
-                    [
-                        start + done * page,
-                        chunk * page,
-                        self.pages.as_mut_ptr().expose_provenance(),
-                        0,
-                        0,
-                        0,
-                    ],
-                )
-            };
-            if result == 0 {
-                runs_of(&self.pages[..chunk], |first, len| run(done + first, len));
-            }
-            done += chunk;
+    /// One word a page, from the page map; `false` if the kernel does not give them.
+    fn ask_words(&mut self, fd: i32, page: usize, address: usize, count: usize) -> bool {
+        // SAFETY: the kernel writes at most that many bytes.
+        let got = unsafe {
+            sys::call(
+                libc::SYS_pread64,
+                [
+                    fd as usize,
+                    self.words.as_mut_ptr().expose_provenance(),
+                    count * size_of::<u64>(),
+                    address / page * size_of::<u64>(),
+                    0,
+                    0,
+                ],
+            )
+        };
+        let wanted = if self.shares {
+            PRESENT
+        } else {
+            PRESENT | EXCLUSIVE
+        };
+        for (page, word) in self.pages.iter_mut().zip(&self.words[..count]) {
+            *page = u8::from(word & wanted == wanted);
+        }
+        usize::try_from(got) == Ok(count * size_of::<u64>())
+    }
+
+    /// One byte a page; where that is refused, nothing is known to be resident.
+    fn ask_mincore(&mut self, page: usize, address: usize, count: usize) {
+        // SAFETY: the kernel writes one byte for each page.
+        let result = unsafe {
+            sys::call(
+                libc::SYS_mincore,
+                [
+                    address,
+                    count * page,
+                    self.pages.as_mut_ptr().expose_provenance(),
+                    0,
+                    0,
+                    0,
+                ],
+            )
+        };
+        if result != 0 {
+            self.pages[..count].fill(0);
         }
     }
 }
@@ -270,12 +268,16 @@ impl Residency for Resident {
                 // Refused by the first call, so nothing was answered yet: an older kernel.
                 self.scans = false;
             }
-            if self.by_words(fd, start, pages.0, page, run) {
+            let words = |me: &mut Self, at, count| me.ask_words(fd, page, at, count);
+            if self.by_page(start, pages.0, page, run, words) {
                 return;
             }
             self.close();
         }
-        self.by_mincore(start, pages.0, page, run);
+        self.by_page(start, pages.0, page, run, |me, at, count| {
+            me.ask_mincore(page, at, count);
+            true
+        });
     }
 }
 

@@ -11,7 +11,7 @@
 //!
 //! Order: a thread takes locks only in ascending [`LockKind`] (`lock.ascending`), so waiting never
 //! goes round in a circle. A signal handler on top of a holder breaks the order: two of them may
-//! wait for what the other's thread holds. Whoever has waited for some milliseconds therefore asks
+//! wait for what the other's thread holds. Whoever would sleep next therefore asks first
 //! whether it stands on top of a holder ([`Platform::holds_from`]), and if so gets `Reentered` too.
 //! Every such circle has a waiter of that kind, so it ends.
 //!
@@ -37,7 +37,7 @@ pub enum LockKind {
     Slab,
     /// A node's partial list: the kernel's `list_lock`.
     List,
-    /// A per-CPU pageset; always tried, never waited for.
+    /// A per-CPU pageset; tried, and waited for by upkeep only.
     Pageset,
     /// A zone's free areas: the kernel's `zone->lock`.
     Zone,

@@ -260,7 +260,7 @@ pub unsafe trait Platform: Sized + 'static {
     }
 
     /// Whether the caller holds a lock of `kind` or of one that comes after it, which only a signal
-    /// handler does that wants a lock of `kind`. Asked after waiting for long; `false` (the default)
+    /// handler does that wants a lock of `kind`. Asked before waiting for long; `false` (the default)
     /// where no handlers come.
     fn holds_from(_kind: LockKind) -> bool {
         false
