@@ -5,11 +5,13 @@
 //!   heap.rs       alloc · free · realloc · aligned          upkeep.rs  giving back, fork
 //!   huge.rs       blocks beyond a zone's                    bootstrap.rs  building in place, once
 //!   huge_table.rs where they are                            kept.rs    freed ones for the next
+//!   mark.rs       by which a second free is suspected
 //! ```
 //!
 //! `malloc(64)`: `Heap::alloc` → gate: class → `P::pop` of the CPU's main sheaf. Empty?
-//! `alloc_cold` → `slab::cpu_sheaf`. `free(p)`: gate: page map → `P::push`. Full? `free_cold` →
-//! `slab::cpu_sheaf`. Not a slab's page? A run, or huge.
+//! `alloc_cold` → `slab::cpu_sheaf`. `free(p)`: gate: page map → mark → `P::push`. Full?
+//! `free_marked` → `slab::cpu_sheaf`. Marked before? `free_cold` → `slab::suspect`. Not a slab's
+//! page? A run, or huge.
 
 mod bootstrap;
 mod class;
@@ -20,11 +22,13 @@ mod heap;
 mod huge;
 mod huge_table;
 mod kept;
+mod mark;
 mod upkeep;
 
 pub use bootstrap::{HeapConfig, Ready};
 pub use class::TABLE_MAX;
 pub use gate::{Gate, NEAR_MAX};
-pub use heap::{Heap, MIN_ALIGN};
+pub use heap::{Freed, Heap, MIN_ALIGN};
 pub(crate) use huge_table::HugeTable;
 pub use huge_table::{HugeBlock, HugeCount};
+pub use mark::MARK_AT;

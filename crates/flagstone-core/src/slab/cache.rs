@@ -41,6 +41,9 @@ pub struct CacheRequest<'a> {
     pub sheaf_capacity: u32,
     /// One of the general-purpose caches.
     pub kmalloc: bool,
+    /// A word of free objects that is the requester's, by its offset in bytes, not zero: no link
+    /// lies there.
+    pub kept_word: Option<usize>,
 }
 
 impl<'a> CacheRequest<'a> {
@@ -55,6 +58,7 @@ impl<'a> CacheRequest<'a> {
             ctor: None,
             sheaf_capacity: 0,
             kmalloc: false,
+            kept_word: None,
         }
     }
 }

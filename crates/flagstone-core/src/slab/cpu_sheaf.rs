@@ -21,7 +21,6 @@ use crate::base::NodeId;
 use crate::platform::{Access, Fault, Line, Platform, SheafWord, Slot, Work};
 use crate::policy::Engine;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 impl<P: Platform> Slabs<P> {
     /// Takes an object of `cache`: the fast step, then the slow path.
@@ -79,47 +78,6 @@ impl<P: Platform> Slabs<P> {
         // SAFETY: obligation 1; the entry, which may be the ceiling, lies in the sheaf's memory,
         // an object of that cache.
         Some(unsafe { OwnSheaf::from_entry(entry, cache.geometry().size()) })
-    }
-
-    /// Ends the program if `object` is among those put last on this CPU's main sheaf: it was freed
-    /// a moment ago and is used once more.
-    pub(crate) fn assert_not_just_freed(&self, cache: &Cache, object: NonNull<u8>) {
-        let slot = Slot::main(cache.id().index());
-        if cache.engine() != Engine::Sheaf || !self.looks_just_freed(slot, object) {
-            return;
-        }
-        // That was a look at what may belong to others by now: look again at what is ours.
-        if let Some(sheaf) = self.exchange(slot, None) {
-            if sheaf.holds_recent(object) {
-                P::fatal(Fault::DoubleFree, object.as_ptr());
-            }
-            self.install_main(cache, sheaf);
-        }
-    }
-
-    /// Whether `object` seems to be among the few put last on this CPU's sheaf in `slot`.
-    fn looks_just_freed(&self, slot: Slot, object: NonNull<u8>) -> bool {
-        /// Why four: one line of the sheaf, and 3 ns of a realloc that stays; sixteen were 8.
-        const LOOKED_AT: usize = 4;
-        let area = self.area();
-        // SAFETY: the current CPU and a cache's slot are inside the area.
-        let word = SheafWord(unsafe { area.word(P::current_cpu(), slot) }.load(Relaxed));
-        if word.is_absent() {
-            return false;
-        }
-        let next = area.entry(word);
-        for below in 1..=LOOKED_AT {
-            // SAFETY: sheaves lie in memory of ours that stays readable, and the floor of each,
-            // which is zero, ends the walk inside it (`slot.fenced`).
-            let entry = unsafe { next.sub(below).cast::<AtomicUsize>().as_ref() }.load(Relaxed);
-            if entry == 0 {
-                return false;
-            }
-            if entry == object.as_ptr() as usize {
-                return true;
-            }
-        }
-        false
     }
 
     fn node_here(&self) -> NodeId {

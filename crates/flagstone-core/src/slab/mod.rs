@@ -43,6 +43,7 @@ mod sizing;
 mod slab;
 mod slabs;
 mod state;
+mod suspect;
 mod sweep;
 mod view;
 

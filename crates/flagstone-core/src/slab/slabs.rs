@@ -195,6 +195,12 @@ impl<P: Platform> Slabs<P> {
         self.secret
     }
 
+    /// A random number of this heap, another for each cache.
+    pub(crate) fn draw(&self, id: CacheId) -> u16 {
+        let of_cache = (id.index() as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        ((self.secret.rotate_left(32) ^ of_cache).wrapping_mul(0xD6E8_FEB8_6659_FD93) >> 48) as u16
+    }
+
     pub(crate) fn next_generation(&self) -> u32 {
         self.generation.fetch_add(1, Relaxed)
     }
@@ -343,9 +349,13 @@ impl<P: Platform> Slabs<P> {
         } else {
             policy.engine
         };
+        let link_offset = match request.kept_word {
+            Some(kept) if kept == layout.free_pointer => 0,
+            _ => layout.free_pointer,
+        };
         let geometry = Geometry::new(
             layout.size,
-            layout.free_pointer,
+            link_offset,
             shape.pages,
             page_size,
             self.pages.spacing(),
