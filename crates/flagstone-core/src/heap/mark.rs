@@ -81,3 +81,7 @@ pub(super) unsafe fn handed_out(object: NonNull<u8>) -> NonNull<u8> {
     unsafe { place(object) }.store(0, Relaxed);
     object
 }
+
+#[cfg(all(test, not(loom)))]
+#[path = "mark_tests.rs"]
+mod tests;
