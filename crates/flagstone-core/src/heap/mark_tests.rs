@@ -170,10 +170,7 @@ impl Program {
     fn last_words(&self, call: impl FnOnce(&Heap<Testing>)) -> String {
         let ended = catch_unwind(AssertUnwindSafe(|| call(&self.heap)));
         let words = ended.expect_err("it went on");
-        words
-            .downcast_ref::<String>()
-            .expect("a sentence")
-            .clone()
+        words.downcast_ref::<String>().expect("a sentence").clone()
     }
 }
 

@@ -28,9 +28,9 @@
 use super::{CLOSED, cs_offset, index_offset};
 use core::arch::asm;
 use core::ptr::NonNull;
-use flagstone_core::platform::{CPU_STRIDE, CpuArea, SheafWord, Slot, WORD_BIAS};
 #[cfg(doc)]
 use flagstone_core::platform::ENTRY_UNUSED;
+use flagstone_core::platform::{CPU_STRIDE, CpuArea, SheafWord, Slot, WORD_BIAS};
 
 const _: () = assert!(CPU_STRIDE == 1 << 12, "the sequences shift by 12");
 const _: () = assert!(

@@ -6,9 +6,9 @@
 //! usual case: what the gate or the slot does not let pass goes to the functions below. These are
 //! complete, made of the portable gate and steps, and serve everywhere else.
 
-use crate::c_abi::{allocate, release};
 #[cfg(target_arch = "x86_64")]
 use crate::c_abi::release_marked;
+use crate::c_abi::{allocate, release};
 use crate::cxx;
 use core::ffi::c_void;
 
