@@ -188,10 +188,11 @@ macro_rules! admit_address {
 macro_rules! free_far {
     () => {
         naked_asm!(
-            admit_address!("{anyhow}", "{anyhow}"),
+            // First, so that the portable function, which has a push of its own, finds no mark.
             "mov r8, qword ptr [rip + {dense}]",
             "test r8, r8",
-            "jz {full}",
+            "jz {anyhow}",
+            admit_address!("{anyhow}", "{anyhow}"),
             rseq_sequence!("r9", "r8"; rseq_push!(
                 "r8 + {index}", "rdx", "rax", "r10", "r9", "rdi", "{full}", "", "rax", ""
             )),
