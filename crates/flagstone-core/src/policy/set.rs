@@ -26,7 +26,7 @@ pub const KEYS: &[(&str, &str)] = &[
     ("sheaf_capacity", "objects per sheaf, every cache"),
     (
         "check",
-        "1: no sheaves, so that every double free is noticed at once; slow",
+        "1: no sheaves: every double free is noticed at once, even if the block was written to; slow",
     ),
     ("barn_full", "full sheaves per barn"),
     ("barn_empty", "empty sheaves per barn"),
