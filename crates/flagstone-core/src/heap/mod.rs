@@ -2,10 +2,11 @@
 //!
 //! ```text
 //!   gate.rs       what the fast paths read                  class.rs   size → cache
-//!   heap.rs       alloc · free · realloc · aligned          upkeep.rs  giving back, fork
+//!   heap.rs       alloc · free · realloc · aligned          upkeep.rs  giving back
 //!   huge.rs       blocks beyond a zone's                    bootstrap.rs  building in place, once
 //!   huge_table.rs where they are                            kept.rs    freed ones for the next
-//!   mark.rs       by which a second free is suspected
+//!   mark.rs       by which a second free is suspected       fork.rs    all locks around a fork
+//!   strays.rs     those freed at the wrong moment
 //! ```
 //!
 //! `malloc(64)`: `Heap::alloc` → gate: class → `P::pop` of the CPU's main sheaf. Empty?
@@ -16,6 +17,7 @@
 mod bootstrap;
 mod class;
 mod falls;
+mod fork;
 mod gate;
 #[expect(clippy::module_inception, reason = "the layer's main type")]
 mod heap;
@@ -23,6 +25,7 @@ mod huge;
 mod huge_table;
 mod kept;
 mod mark;
+mod strays;
 mod upkeep;
 
 pub use bootstrap::{HeapConfig, Ready};

@@ -55,6 +55,8 @@ pub struct Outcome {
     pub at_exit: bool,
     pub samples: u64,
     pub restartable_sequences: Option<bool>,
+    /// Whether the kernel told which pages are resident.
+    pub resident_pages_told: Option<bool>,
     pub caches: Vec<Cache>,
     pub rss_bytes: Option<u64>,
     pub ledger: Vec<Entry>,
@@ -88,6 +90,7 @@ impl Outcome {
             at_exit: main.is_some_and(|m| m.at_exit),
             samples: main.map_or(0, |m| m.samples),
             restartable_sequences: main.map(|m| m.restartable_sequences),
+            resident_pages_told: main.and_then(|m| m.resident_pages_told),
             caches,
             rss_bytes: main.and_then(|m| m.rss_bytes),
             ledger: main.map(|m| entries(&m.ledger)).unwrap_or_default(),
