@@ -251,7 +251,7 @@ fn targets(sheet: &mut Sheet, runs: &Runs, table: Table, effort: Effort) {
         sheet.targets.push(Target {
             seed: SEED,
             wanted: format!("{}: zone-lock share at most patch 9's", table.name),
-            found: format!("{own:.1} % against {last:.1} %"),
+            found: format!("{own:.3} % against {last:.3} %"),
             reached: Some(own <= last),
         });
     }
