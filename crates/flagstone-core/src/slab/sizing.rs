@@ -5,6 +5,8 @@
 //!           quiet ─► busy limit    the same, served by the barn: objects go round
 //!                                  either while more objects are live than sheaves would hold,
 //!                                  the first also while CPUs wait for the barn
+//!           each sheaf a few slots shorter than the next, so that CPUs that are served in turn
+//!                                  do not come to the barn all at once
 //!   barn    16 KiB, or a sheaf of each CPU that comes by
 //!                  ─► doubled      a refill from slabs after flushes to slabs: the barn would
 //!                                  have saved both
@@ -19,7 +21,7 @@
 use super::barn::{Barn, Limits};
 use super::cache::Cache;
 use super::node::Node;
-use super::sheaf::{OwnSheaf, capacity_for};
+use super::sheaf::{OwnSheaf, capacity_at_least, capacity_for};
 use super::slabs::Slabs;
 use crate::base::{CacheId, NodeId};
 use crate::platform::{MAX_CACHES, Platform};
@@ -69,6 +71,8 @@ pub(crate) struct SheafSizing {
     pub most: AtomicU32,
     /// Most slots now while objects go round.
     pub busy: AtomicU32,
+    /// One slot in so many may be missing in a sheaf; zero: all are alike.
+    pub spread: u32,
     /// Slow-path visits since `target` last grew, and when the first of them was.
     pub misses: AtomicU32,
     pub since: AtomicU64,
@@ -112,6 +116,18 @@ impl Cache {
     #[must_use]
     pub fn sheaf_capacity(&self) -> u32 {
         self.sizing.target.load(Relaxed)
+    }
+
+    /// Slots of the sheaf that lies `nth` among its like, where `target` are wanted.
+    pub(crate) fn nth_capacity(&self, target: u32, nth: usize) -> u32 {
+        let missing = target - capacity_at_least(target, self.sizing.spread);
+        target - (nth % (missing as usize + 1)) as u32
+    }
+
+    /// Whether `sheaf` is one that is made where `target` slots are wanted.
+    pub(crate) fn is_of_size(&self, sheaf: &OwnSheaf, target: u32) -> bool {
+        let least = capacity_at_least(target, self.sizing.spread);
+        (least..=target).contains(&sheaf.capacity())
     }
 
     /// Back to first sizes: the program shrank.
