@@ -306,7 +306,10 @@ impl<P: Platform> Slabs<P> {
     fn new_sheaf(&self, cache: &Cache, node_id: NodeId, target: u32) -> Option<OwnSheaf> {
         let memory = self.take_one(self.sheaf_cache(target), node_id)?;
         let nth = memory.addr().get() / bytes_for(target);
-        let capacity = cache.nth_capacity(target, nth);
+        let capacity = match cache.is_crowded(P::current_cpu()) {
+            true => cache.nth_capacity(target, nth),
+            false => target,
+        };
         // SAFETY: objects of that cache are large enough and aligned to their size.
         Some(unsafe { OwnSheaf::create(memory, capacity) })
     }

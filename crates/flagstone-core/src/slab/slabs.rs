@@ -129,7 +129,7 @@ impl<P: Platform> Slabs<P> {
         for (at, name) in NAMES.into_iter().enumerate() {
             let id = CacheId(at as u16 + 1);
             let size = SHEAF_BYTES_MIN << at;
-            let pages = P::page_size().pages_for(size);
+            let pages = P::page_size().pages_for(size * SHEAVES_PER_SLAB);
             let geometry = Geometry::new(size, 0, pages, P::page_size(), self.pages.spacing())
                 .ok_or(OutOfMemory)?;
             let making = CacheMaking {
@@ -433,6 +433,9 @@ impl<P: Platform> Slabs<P> {
         Ok(())
     }
 }
+
+/// Sheaves that lie in one slab at least.
+const SHEAVES_PER_SLAB: usize = 8;
 
 /// Objects in a cache's first sheaves: about 2 KiB of them, at least one, at most 30; what memory
 /// a sheaf of these has is filled, up to 4 KiB of objects.
