@@ -14,7 +14,7 @@
 
 use super::barn::Barn;
 use super::cache::Cache;
-use super::sheaf::OwnSheaf;
+use super::sheaf::{OwnSheaf, bytes_for};
 use super::sizing::Served;
 use super::slabs::Slabs;
 use crate::base::NodeId;
@@ -249,20 +249,25 @@ impl<P: Platform> Slabs<P> {
         let hand = hand.or_else(|| self.node(cache.id(), node_id).barn.take_empty::<P>());
         let target = cache.sheaf_capacity();
         match hand {
-            Some(sheaf) if sheaf.capacity() == target => Some(sheaf),
-            Some(other) => match self.new_sheaf(node_id, target) {
+            Some(sheaf) if cache.is_of_size(&sheaf, target) => Some(sheaf),
+            Some(other) => match self.new_sheaf(cache, node_id, target) {
                 Some(sheaf) => {
                     self.drop_memory(other);
                     Some(sheaf)
                 }
                 None => Some(other),
             },
-            None => self.new_sheaf(node_id, target),
+            None => self.new_sheaf(cache, node_id, target),
         }
     }
 
-    fn new_sheaf(&self, node_id: NodeId, capacity: u32) -> Option<OwnSheaf> {
-        let memory = self.take_one(self.sheaf_cache(capacity), node_id)?;
+    fn new_sheaf(&self, cache: &Cache, node_id: NodeId, target: u32) -> Option<OwnSheaf> {
+        let memory = self.take_one(self.sheaf_cache(target), node_id)?;
+        let nth = memory.addr().get() / bytes_for(target);
+        let capacity = match cache.is_crowded(P::current_cpu()) {
+            true => cache.nth_capacity(target, nth),
+            false => target,
+        };
         // SAFETY: objects of that cache are large enough and aligned to their size.
         Some(unsafe { OwnSheaf::create(memory, capacity) })
     }
@@ -290,7 +295,7 @@ impl<P: Platform> Slabs<P> {
         };
         let Some(empty) = rest else { return };
         let limits = self.limits(cache);
-        let wanted = empty.capacity() == cache.sheaf_capacity();
+        let wanted = cache.is_of_size(&empty, cache.sheaf_capacity());
         let rest = match wanted {
             true => self
                 .node(cache.id(), node_id)
