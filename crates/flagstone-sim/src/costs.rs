@@ -26,6 +26,8 @@ pub struct Costs {
     pub dram: Ps,
     /// Part of a journey, in units of 1/1024, in which the last owner still has the line.
     pub linger: u64,
+    /// A line that its owner wrote moves whole to its next reader.
+    pub migrates: bool,
     /// An object line by [`Distance`], overlap included.
     pub object_transfer: [Ps; 5],
     /// A locked instruction beyond its access.
@@ -91,6 +93,7 @@ impl Costs {
             object_transfer,
             dram: ps(latency.dram),
             linger: (latency.linger.unwrap_or(0.0) * UNIT as f64).round() as u64,
+            migrates: latency.migrates.unwrap_or(false),
             atomic: ps(latency.atomic),
             slot: ps(work.slot),
             local: ps(work.local),

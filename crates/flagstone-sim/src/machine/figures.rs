@@ -46,6 +46,9 @@ pub struct Latency {
     /// The part of an object line's journey that its user waits for: loads and stores to several
     /// are under way at once. Absent: all of it.
     pub overlap: Option<f64>,
+    /// A line that its owner wrote moves whole to whoever reads it, who may then write it without
+    /// another journey. Absent: the reader has a copy.
+    pub migrates: Option<bool>,
 }
 
 /// Who gets a contended lock next.

@@ -42,8 +42,8 @@ pub struct Params {
     pub placement: Option<Placement>,
     /// Times a finite workload is run one after the other on one allocator (once).
     pub rounds: Option<u32>,
-    /// Nanoseconds of putting into a mailbox and of taking out, where they were measured.
-    pub mail_ns: Option<[f64; 2]>,
+    /// Whether one-alloc-n-free's letters are words of their own, as on real threads.
+    pub letters: bool,
 }
 
 /// What a workload's programs are made from.

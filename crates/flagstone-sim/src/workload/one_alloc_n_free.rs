@@ -21,11 +21,12 @@
 //!
 //! Three forms the published test does not have, for comparing worlds: with one task the task takes
 //! and frees its own objects after it has made all of them; the test can be repeated, in which
-//! case details are the last round's; and what the mailbox's steps cost can be given.
+//! case details are the last round's; and letters can be words of their own, eight to a line, which
+//! travel as the mailbox's line does.
 
 use super::Env;
 use super::stage::{Common, Stage, Virtually};
-use crate::costs::{NS, Ps, US};
+use crate::costs::{NS, US};
 use crate::schedule::Program;
 use crate::vm::Vm;
 use crate::world::Virtual;
@@ -56,9 +57,19 @@ struct Slot {
     objects: RefCell<VecDeque<NonNull<u8>>>,
     /// The CPU that spins on an empty mailbox.
     waiting: Cell<Option<u32>>,
-    /// What putting in and taking out cost where that is known; else they cost what their line does.
-    known: Option<[Ps; 2]>,
+    /// The letters, where each is a word of its own: posted in order, and fetched.
+    letters: Vec<Letters>,
+    posted: Cell<usize>,
+    fetched: Cell<usize>,
 }
+
+/// Letters on one line.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Letters([u64; LETTERS]);
+
+/// Letters of a line.
+const LETTERS: usize = 8;
 
 impl Slot {
     fn touch(&self) {
@@ -66,18 +77,17 @@ impl Slot {
         Virtual::touch(Line::Node, line, Access::Atomic);
     }
 
-    fn step(&self, vm: &Vm, side: usize) {
-        match self.known {
-            None => self.touch(),
-            Some(costs) => {
-                vm.spend(costs[side]);
-                vm.sync();
-            }
+    /// Writes or reads the next letter of a side, where letters are words.
+    fn letter(&self, side: &Cell<usize>, access: Access) {
+        let at = side.replace(side.get() + 1);
+        if let Some(line) = self.letters.get(at / LETTERS) {
+            Virtual::touch(Line::Node, core::ptr::from_ref(line).cast(), access);
         }
     }
 
     fn post(&self, vm: &Vm, object: NonNull<u8>) {
-        self.step(vm, 0);
+        self.letter(&self.posted, Access::Write);
+        self.touch();
         self.objects.borrow_mut().push_back(object);
         if let Some(consumer) = self.waiting.take() {
             vm.release_spinner(consumer);
@@ -86,8 +96,10 @@ impl Slot {
 
     fn fetch(&self, vm: &Vm) -> NonNull<u8> {
         loop {
-            self.step(vm, 1);
-            if let Some(object) = self.objects.borrow_mut().pop_front() {
+            self.touch();
+            let found = self.objects.borrow_mut().pop_front();
+            if let Some(object) = found {
+                self.letter(&self.fetched, Access::Read);
                 return object;
             }
             self.waiting.set(Some(vm.current()));
@@ -138,9 +150,13 @@ pub fn consume<S: Stage>(
 }
 
 fn mailbox(env: &Env<'_>) -> Slot {
-    let known = env.params.mail_ns;
+    let lines = if env.params.letters {
+        COUNT as usize / LETTERS
+    } else {
+        0
+    };
     Slot {
-        known: known.map(|sides| sides.map(|ns| (ns * NS as f64) as Ps)),
+        letters: (0..lines).map(|_| Letters::default()).collect(),
         ..Slot::default()
     }
 }
@@ -251,6 +267,8 @@ fn finish(vm: &Vm, env: &Env<'_>, shared: &Shared, tasks: usize) {
     }
     vm.spend(US);
     for slot in &shared.slots {
+        slot.posted.set(0);
+        slot.fetched.set(0);
         let rest = core::mem::take(&mut *slot.objects.borrow_mut());
         for object in rest {
             // SAFETY: still owned by the mailbox, and made by the producer's stage.
