@@ -42,7 +42,7 @@ pub struct Params {
     pub placement: Option<Placement>,
     /// Times a finite workload is run one after the other on one allocator (once).
     pub rounds: Option<u32>,
-    /// Whether one-alloc-n-free's letters are words of their own, as on real threads.
+    /// Whether what is in mailboxes and inboxes travels too, on lines of its own, as on real threads.
     pub letters: bool,
 }
 

@@ -27,6 +27,7 @@
 use super::Env;
 use super::stage::{Common, Stage, Virtually};
 use crate::costs::{NS, US};
+use crate::fifo::Places;
 use crate::schedule::Program;
 use crate::vm::Vm;
 use crate::world::Virtual;
@@ -58,15 +59,10 @@ struct Slot {
     /// The CPU that spins on an empty mailbox.
     waiting: Cell<Option<u32>>,
     /// The letters, where each is a word of its own: posted in order, and fetched.
-    letters: Vec<Letters>,
+    letters: Vec<Places>,
     posted: Cell<usize>,
     fetched: Cell<usize>,
 }
-
-/// Letters on one line.
-#[derive(Debug, Default)]
-#[repr(align(64))]
-struct Letters([u64; LETTERS]);
 
 /// Letters of a line.
 const LETTERS: usize = 8;
@@ -81,7 +77,7 @@ impl Slot {
     fn letter(&self, side: &Cell<usize>, access: Access) {
         let at = side.replace(side.get() + 1);
         if let Some(line) = self.letters.get(at / LETTERS) {
-            Virtual::touch(Line::Node, core::ptr::from_ref(line).cast(), access);
+            line.touch(access);
         }
     }
 
@@ -156,7 +152,7 @@ fn mailbox(env: &Env<'_>) -> Slot {
         0
     };
     Slot {
-        letters: (0..lines).map(|_| Letters::default()).collect(),
+        letters: (0..lines).map(|_| Places::default()).collect(),
         ..Slot::default()
     }
 }

@@ -80,7 +80,7 @@ impl Common {
     pub(crate) fn new(env: &Env<'_>, largest: usize) -> Rc<Self> {
         Rc::new(Self {
             classes: Classes::new(env.subject, largest),
-            inboxes: env.cpus.iter().map(|_| Mailbox::new(INBOX)).collect(),
+            inboxes: env.cpus.iter().map(|_| inbox(env)).collect(),
             pool: RefCell::default(),
         })
     }
@@ -92,6 +92,14 @@ impl Common {
             inboxes: Vec::new(),
             pool: RefCell::default(),
         })
+    }
+}
+
+fn inbox(env: &Env<'_>) -> Mailbox<Block> {
+    if env.params.letters {
+        Mailbox::with_places(INBOX)
+    } else {
+        Mailbox::new(INBOX)
     }
 }
 
@@ -193,11 +201,14 @@ impl Stage for Virtually<'_> {
     #[inline]
     fn poll(&self) -> Option<Block> {
         let inbox = &self.common.inboxes[self.task as usize];
-        if inbox.is_empty() {
-            // Nobody wrote to the line since this task saw it empty: it is here.
+        if inbox.is_empty() && !self.env.params.letters {
+            // Nobody put anything in since this task saw it empty: the line is taken for being here.
             return None;
         }
         inbox.look();
+        if inbox.is_empty() {
+            return None;
+        }
         inbox.poll(self.vm)
     }
 

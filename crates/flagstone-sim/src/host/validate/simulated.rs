@@ -1,13 +1,18 @@
 //! The same programs on the virtual machine.
 
+use crate::costs::MS;
 use crate::machine::Machine;
 use crate::scenario::{NamedPolicy, Scenario};
 use crate::window::Plan;
 use crate::workload::one_alloc_n_free::COUNT;
 use crate::workload::{Params, Workload};
 
-/// Rounds of one-alloc-n-free: the first half only warms memory up.
-const ROUNDS: u32 = 16;
+/// Rounds of one-alloc-n-free, of which the last one counts: for more than a hundred, the page layer
+/// hands out memory that nobody has touched yet.
+const ROUNDS: u32 = 240;
+
+/// How long to look at the others, for the same reason longer than at first.
+const PLAN: Plan = Plan::of(64 * MS, 256 * MS);
 
 /// The workload with two sides.
 pub(super) const ONE_ALLOC: &str = "one-alloc-n-free";
@@ -34,7 +39,7 @@ pub(super) fn simulate(
         tasks: tasks as u32,
         seed: 1,
         params: &params,
-        plan: Plan::QUICK,
+        plan: PLAN,
     };
     let outcome = scenario.run()?;
     let totals = &outcome.totals;
