@@ -112,13 +112,12 @@ impl Bench<'_> {
                 best = Some((calmest, unrest));
             }
             let calm = way.is_still() && seen.iter().all(|seen| seen.is_calm());
-            if calm || run == TRIES || began.elapsed() > self.span * PATIENCE {
-                if let Some((calmest, _)) = best {
-                    return Ok(Calmest {
-                        runs: run,
-                        ..calmest
-                    });
-                }
+            let enough = calm || run == TRIES || began.elapsed() > self.span * PATIENCE;
+            if let Some((calmest, _)) = best.take_if(|_| enough) {
+                return Ok(Calmest {
+                    runs: run,
+                    ..calmest
+                });
             }
         }
         unreachable!("the last try is quoted")
