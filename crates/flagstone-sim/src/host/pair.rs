@@ -112,7 +112,7 @@ mod tests {
             overlapped_ns: 6.4,
             migrates: true,
             words_ns: [(0.0, 8.2), (4.0, 11.6), (11.0, 16.8)],
-            lock_ns: 60.0,
+            lock_ns: 10.0,
         };
         pair.rule(&mut machine);
         let latency = &machine.latency_ns;
@@ -125,6 +125,6 @@ mod tests {
             assert!(off(word, ns) < 0.45, "{word} ns after {pause}, not {ns}");
         }
         let lock = steps::simulated_hand_off(&machine);
-        assert!(off(lock, 60.0) < 0.5, "{lock}");
+        assert!(off(lock, 10.0) < 0.7, "{lock}");
     }
 }
