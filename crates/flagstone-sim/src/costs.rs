@@ -34,8 +34,8 @@ pub struct Costs {
     pub atomic: Ps,
     /// One slot step.
     pub slot: Ps,
-    /// A lock only this CPU takes.
-    pub local: Ps,
+    local: Ps,
+    pageset: Ps,
     /// Taking another CPU's slots.
     pub seize: Ps,
     /// Waking a sleeper.
@@ -97,6 +97,7 @@ impl Costs {
             atomic: ps(latency.atomic),
             slot: ps(work.slot),
             local: ps(work.local),
+            pageset: ps(work.pageset.unwrap_or(work.local)),
             seize: ps(work.seize),
             wake: ps(work.wake),
             data_line: ps(machine.cache.line_ns),
@@ -132,6 +133,17 @@ impl Costs {
             Work::ManagedSlab => self.managed_slab,
             Work::Blocks(n) => self.block * u64::from(n),
             Work::Pages(n) => self.page * u64::from(n),
+        }
+    }
+
+    /// A lock of `kind` that only this CPU takes.
+    #[inline]
+    #[must_use]
+    pub fn private(&self, kind: LockKind) -> Ps {
+        if kind == LockKind::Pageset {
+            self.pageset
+        } else {
+            self.local
         }
     }
 

@@ -328,6 +328,7 @@ fn solved_lines(
         ("slab_page", Price::SlabPage),
         ("block", Price::Block),
         ("local", Price::Local),
+        ("pageset", Price::Pageset),
     ] {
         work.figure(name, of(price), "solved");
     }

@@ -41,10 +41,12 @@ pub enum Price {
     Block,
     /// `work_ns.local`
     Local,
+    /// `work_ns.pageset`
+    Pageset,
 }
 
 /// All of them, with their usual values in ns.
-pub const PRICES: [(Price, f64); 9] = [
+pub const PRICES: [(Price, f64); 10] = [
     (Price::Own, 0.5),
     (Price::Slot, 1.0),
     (Price::Fast, 1.5),
@@ -54,6 +56,7 @@ pub const PRICES: [(Price, f64); 9] = [
     (Price::SlabPage, 20.0),
     (Price::Block, 5.0),
     (Price::Local, 4.0),
+    (Price::Pageset, 4.0),
 ];
 
 impl Price {
@@ -69,6 +72,7 @@ impl Price {
             Self::SlabPage => &mut machine.work_ns.slab_page,
             Self::Block => &mut machine.work_ns.block,
             Self::Local => &mut machine.work_ns.local,
+            Self::Pageset => machine.work_ns.pageset.get_or_insert(0.0),
         }
     }
 }
@@ -120,6 +124,7 @@ fn free_of_charge(machine: &Machine) -> Machine {
     ] {
         *figure = 0.0;
     }
+    work.pageset = Some(0.0);
     free
 }
 

@@ -90,6 +90,7 @@ impl Machine {
             ("work_ns.block", work.block),
             ("work_ns.page", work.page),
             ("work_ns.local", work.local),
+            ("work_ns.pageset", work.pageset.unwrap_or(0.0)),
             ("work_ns.seize", work.seize),
             ("work_ns.wake", work.wake),
             ("cache.line_ns", self.cache.line_ns),

@@ -120,6 +120,8 @@ pub struct WorkNs {
     pub page: f64,
     /// A lock that only this CPU takes.
     pub local: f64,
+    /// The same of a pageset, with what its owner does under it. Absent: as `local`.
+    pub pageset: Option<f64>,
     /// Stopping another CPU to take its slots.
     pub seize: f64,
     /// Waking a sleeping task.

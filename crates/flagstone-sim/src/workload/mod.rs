@@ -44,6 +44,9 @@ pub struct Params {
     pub rounds: Option<u32>,
     /// Whether what is in mailboxes and inboxes travels too, on lines of its own, as on real threads.
     pub letters: bool,
+    /// No allocator at all: always the same object, for nothing. What is left is the program, of
+    /// larson and random-mix.
+    pub bare: bool,
 }
 
 /// What a workload's programs are made from.

@@ -71,6 +71,8 @@ pub trait Stage {
 pub(crate) struct Common {
     classes: Classes,
     inboxes: Vec<Mailbox<Block>>,
+    /// The object of a program that has no allocator.
+    nothing: [u64; 512],
     /// Arrays waiting for whoever ends a round next.
     pool: RefCell<Vec<Vec<Block>>>,
 }
@@ -81,6 +83,7 @@ impl Common {
         Rc::new(Self {
             classes: Classes::new(env.subject, largest),
             inboxes: env.cpus.iter().map(|_| inbox(env)).collect(),
+            nothing: [0; 512],
             pool: RefCell::default(),
         })
     }
@@ -90,6 +93,7 @@ impl Common {
         Rc::new(Self {
             classes: Classes::none(),
             inboxes: Vec::new(),
+            nothing: [0; 512],
             pool: RefCell::default(),
         })
     }
@@ -117,6 +121,9 @@ pub(crate) struct Virtually<'a> {
 impl Stage for Virtually<'_> {
     #[inline]
     fn alloc(&self, cache: CacheId) -> NonNull<u8> {
+        if self.env.params.bare {
+            return NonNull::from(&self.common.nothing).cast();
+        }
         match self.whole {
             None => self.env.subject.alloc(self.vm, cache),
             Some(order) => {
@@ -129,6 +136,9 @@ impl Stage for Virtually<'_> {
     #[inline]
     unsafe fn free(&self, cache: CacheId, object: NonNull<u8>) {
         let subject = self.env.subject;
+        if self.env.params.bare {
+            return;
+        }
         match self.whole {
             // SAFETY: the caller's obligation.
             None => unsafe { subject.free(self.vm, cache, object) },

@@ -1,6 +1,6 @@
 //! One task allocates, another one frees: objects go from one to the other by mail.
 
-use super::super::ground::{Ground, Hall, Really};
+use super::super::ground::{Ground, Hall, Really, Source};
 use super::super::threads::{Meeting, Stretch, on_each};
 use super::row::Seen;
 use crate::workload::one_alloc_n_free::{self, COUNT};
@@ -51,7 +51,12 @@ impl Mail {
 }
 
 /// One producer, one consumer on the same or another CPU: both sides' figures.
-pub(super) fn one_alloc(ground: &Ground, cpus: &[usize], span: Duration) -> [Seen; 2] {
+pub(super) fn one_alloc<A: Source>(
+    ground: &Ground,
+    source: &A,
+    cpus: &[usize],
+    span: Duration,
+) -> [Seen; 2] {
     let hall = Hall::new(cpus.len());
     let cache = ground.class(one_alloc_n_free::SIZE);
     let (start, end) = (Meeting::of(cpus.len()), Meeting::of(cpus.len()));
@@ -59,7 +64,7 @@ pub(super) fn one_alloc(ground: &Ground, cpus: &[usize], span: Duration) -> [See
     let each = COUNT / cpus.len() as u64;
     let over = AtomicBool::new(false);
     let sides = on_each(cpus, |task| {
-        let stage = Really::new(ground, ground, &hall, task, u64::MAX);
+        let stage = Really::new(ground, source, &hall, task, u64::MAX);
         let (mut made, mut freed) = (Vec::new(), Vec::new());
         loop {
             if task == 0 {

@@ -17,20 +17,61 @@ const PLAN: Plan = Plan::of(64 * MS, 256 * MS);
 /// The workload with two sides.
 pub(super) const ONE_ALLOC: &str = "one-alloc-n-free";
 
-/// Nanoseconds of an operation on the virtual machine, of each side; `think_ns` is what the program
-/// costs outside the allocator.
+/// Nanoseconds of an operation on the virtual machine; `program_ns` is what the program costs
+/// outside the allocator on one real CPU.
 pub(super) fn simulate(
     machine: &Machine,
     workload: &str,
     policy: &NamedPolicy,
     tasks: usize,
-    think_ns: f64,
+    program_ns: f64,
+) -> Result<f64, String> {
+    // What the program's own lines cost is in its time already, on either side.
+    let [lines_ns, _] = run(machine, workload, policy, 1, bare())?;
+    let rest = Params {
+        think_ns: Some((program_ns - lines_ns).max(0.0)),
+        ..Params::default()
+    };
+    Ok(run(machine, workload, policy, tasks, rest)?[0])
+}
+
+/// The same of both sides of one-alloc-n-free, with one task the mailbox's steps as `mail_ns` says:
+/// they overlap with each other, which here they do not.
+pub(super) fn one_alloc(
+    machine: &Machine,
+    policy: &NamedPolicy,
+    tasks: usize,
+    mail_ns: [f64; 2],
+) -> Result<[f64; 2], String> {
+    let whole = run(machine, ONE_ALLOC, policy, tasks, Params::default())?;
+    if tasks > 1 {
+        return Ok(whole);
+    }
+    let here = run(machine, ONE_ALLOC, policy, tasks, bare())?;
+    Ok([0, 1].map(|side| whole[side] - here[side] + mail_ns[side]))
+}
+
+/// The program with no allocator under it.
+fn bare() -> Params {
+    Params {
+        think_ns: Some(0.0),
+        bare: true,
+        ..Params::default()
+    }
+}
+
+fn run(
+    machine: &Machine,
+    workload: &str,
+    policy: &NamedPolicy,
+    tasks: usize,
+    params: Params,
 ) -> Result<[f64; 2], String> {
     let params = Params {
-        think_ns: Some(think_ns),
+        think_ns: params.think_ns.or(Some(0.0)),
         rounds: Some(ROUNDS),
         letters: true,
-        ..Params::default()
+        ..params
     };
     let scenario = Scenario {
         machine,
