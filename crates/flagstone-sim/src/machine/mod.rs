@@ -106,7 +106,7 @@ impl Machine {
         let Some((_, text)) = BUILT_IN.iter().find(|(known, _)| *known == base) else {
             let known: Vec<_> = names().collect();
             return Err(format!(
-                "unknown machine `{base}`; known: {} (NAME@CPUS scales one)",
+                "unknown machine `{base}`; known: {} (NAME@CPUS scales one; a file of one's own ends in .toml)",
                 known.join(", ")
             ));
         };
@@ -129,9 +129,19 @@ impl Machine {
     pub fn parse(name: &str, text: &str) -> Result<Self, String> {
         let mut machine: Self = toml::from_str(text).map_err(|error| {
             let first = error.message().lines().next().unwrap_or("not readable");
+            let first = first.replace("expected f64", "expected a number");
+            let first = ["u8", "u32", "usize"].iter().fold(first, |said, kind| {
+                said.replace(&format!("expected {kind}"), "expected a whole number")
+            });
             let before = error.span().and_then(|span| text.get(..span.start));
             let line = before.map_or(1, |before| before.matches('\n').count() + 1);
-            format!("machine `{name}`, line {line}: {first}")
+            let there = text.lines().nth(line - 1).unwrap_or_default();
+            let there = there.split('#').next().unwrap_or_default().trim();
+            let there = match there {
+                "" => String::new(),
+                text => format!(", `{text}`"),
+            };
+            format!("machine `{name}`, line {line}{there}: {first}")
         })?;
         machine.name = name.to_owned();
         machine.check()?;
@@ -214,11 +224,20 @@ mod tests {
     }
 
     #[test]
+    fn a_word_where_a_number_belongs_is_told_with_its_line_in_words_of_a_profile() {
+        let text =
+            include_str!("../../machines/x86-16.toml").replace("sockets = 1", "sockets = \"one\"");
+        let line = Machine::parse("x", &text).unwrap_err();
+        assert!(line.contains("`sockets = \"one\"`"), "{line}");
+        assert!(line.ends_with("expected a whole number"), "{line}");
+    }
+
+    #[test]
     fn a_profile_with_an_unknown_word_is_refused_in_one_line() {
         let text = include_str!("../../machines/x86-16.toml").replace("handoff", "handof");
         let line = Machine::parse("x", &text).unwrap_err();
         assert!(
-            line.starts_with("machine `x`, line ") && line.contains("handof"),
+            line.starts_with("machine `x`, line ") && line.contains(", `handof = "),
             "{line}"
         );
         assert_eq!(line.lines().count(), 1, "{line}");

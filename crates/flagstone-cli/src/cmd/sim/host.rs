@@ -148,15 +148,15 @@ fn print(machine: &Machine, rows: &[Row], load: [f64; 2]) {
         "workload",
         "policy",
         "CPUs",
-        "measured ns",
-        "simulated ns",
+        "measured\nns",
+        "simulated\nns",
         "ratio",
-        "within 25 %",
-        "program ns",
-        "undisturbed %",
-        "spread %",
+        "within\n25 %",
+        "program\nns",
+        "undist-\nurbed %",
+        "spread\n%",
         "runs",
-        "line ns",
+        "line\nns",
     ]);
     for row in rows {
         table.add_row([

@@ -50,19 +50,20 @@ pub(super) fn print(request: &Request, rows: &[Row], took: Duration) {
     let mut table = Table::new();
     table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
     let spread = request.seeds.len() > 1;
-    let mut head = vec!["tasks", "policy", "ops/task/s"];
+    // Heads in two lines: a row of figures then fits a hundred columns.
+    let mut head = vec!["tasks", "policy", "ops/\ntask/s"];
     if spread {
         head.push("± %");
     }
     head.extend([
-        "lock %",
-        "list %",
-        "zone %",
-        "alloc ns",
-        "free ns",
-        "mean MiB",
-        "peak MiB",
-        "page allocs/1000",
+        "lock\n%",
+        "list\n%",
+        "zone\n%",
+        "alloc\nns",
+        "free\nns",
+        "mean\nMiB",
+        "peak\nMiB",
+        "page allocs\n/1000",
         "settled",
     ]);
     table.set_header(&head);
