@@ -43,6 +43,13 @@ fn under_ulimit_v_large_blocks_are_refused_at_the_limit_and_come_back() {
 }
 
 #[test]
+fn a_limit_of_address_space_that_a_program_lowers_itself_holds_for_small_blocks() {
+    let program = compile(SCRATCH, "preload/limit_lowered.c");
+    let finished = succeed(&mut preloaded(program), LIMIT);
+    assert_eq!(finished.stdout, "ok\n");
+}
+
+#[test]
 fn threads_run_under_ulimit_v() {
     succeed(&mut under_ulimit(500_000, &threads(), ""), LIMIT);
 }

@@ -47,11 +47,15 @@ fn a_signal_handler_that_allocates_does_not_disturb_the_code_it_interrupts() {
 
 /// Also without restartable sequences and in little address space: each has its own slow paths.
 fn says_ok_everywhere(source: &str) {
+    says_ok_everywhere_with(source, "");
+}
+
+fn says_ok_everywhere_with(source: &str, arguments: &str) {
     let program = compile(SCRATCH, source);
     for tunables in ["", "glibc.pthread.rseq=0"] {
         for limit in ["", "ulimit -v 1000000;"] {
             let mut command = preloaded("sh");
-            let script = format!("{limit} exec {}", program.display());
+            let script = format!("{limit} exec {} {arguments}", program.display());
             command
                 .arg("-c")
                 .arg(script)
@@ -71,6 +75,18 @@ fn signal_handlers_that_allocate_do_not_disturb_threads() {
 #[test]
 fn signal_handlers_on_top_of_slow_paths_neither_hang_nor_go_without_memory() {
     says_ok_everywhere("preload/handlers_on_slow_paths.c");
+}
+
+#[test]
+fn forks_in_signal_handlers_leave_the_code_below_its_locks_in_both_processes() {
+    says_ok_everywhere_with("preload/fork_in_handlers.c", "100");
+}
+
+#[test]
+fn threads_that_fork_in_handlers_on_top_of_what_others_want_do_not_hang() {
+    let program = compile(SCRATCH, "preload/fork_in_handlers.c");
+    let finished = succeed(preloaded(program).args(["100", "together"]), LIMIT);
+    assert_eq!(finished.stderr, "");
 }
 
 #[test]

@@ -16,6 +16,10 @@ const LINKER: &str = "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER";
 const RUNNER: &str = "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER";
 /// Where Debian's cross compilers keep the C library for programs they make.
 const ROOT: &str = "/usr/aarch64-linux-gnu";
+/// Address space a program of `tests/` may have under the emulator. Why 16 GiB: the emulator keeps an entry for
+/// each page that is mapped, reserved ones too, so that a reservation of 1 TiB costs it 13 GB and
+/// a minute.
+const SPACE: &str = "--as=17179869184";
 /// What went wrong, one a line.
 pub fn check(root: &Path) -> Vec<String> {
     let target =
@@ -130,6 +134,7 @@ fn musl(place: &Place<'_>) -> Result<Done, String> {
 }
 
 fn aarch64(place: &Place<'_>) -> Result<Done, String> {
+    found("prlimit", "util-linux")?;
     found("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu")?;
     found("aarch64-linux-gnu-g++", "g++-aarch64-linux-gnu")?;
     let emulator = found("qemu-aarch64-static", "qemu-user-static")
@@ -150,8 +155,8 @@ fn aarch64(place: &Place<'_>) -> Result<Done, String> {
     let mut done = Done::default();
     for program in PROGRAMS {
         let verdict = place.compile(&with, program).and_then(|file| {
-            let mut command = Command::new(emulator);
-            command.args(["-L", ROOT, "-E"]);
+            let mut command = Command::new("prlimit");
+            command.args([SPACE, emulator, "-L", ROOT, "-E"]);
             command.arg(format!("LD_PRELOAD={}", library.display()));
             command.arg(&file);
             program.judge(&mut command, &with.scratch, &library)

@@ -182,6 +182,36 @@ fn address_space_limit() -> Option<usize> {
     (result == 0 && limit[0] != u64::MAX).then(|| usize::try_from(limit[0]).unwrap_or(usize::MAX))
 }
 
+/// Whether a limit on address space forbids `bytes` more of committed memory. A limit above what is
+/// mapped is the kernel's to keep. One that was lowered at run time, below what this library has
+/// reserved, says nothing about commits any more: then what can be written or run counts.
+pub fn address_space_forbids(bytes: usize) -> bool {
+    let Some(limit) = address_space_limit() else {
+        return false;
+    };
+    let mut buffer = [0; 128];
+    let text = text::Path::of(&[b"/proc/self/statm"]).read(&mut buffer);
+    let Some([mapped, _, _, code, _, data, ..]) = text.map(numbers) else {
+        return false;
+    };
+    let page = crate::memory::page_size().bytes();
+    let used = code.saturating_add(data).saturating_mul(page);
+    mapped.saturating_mul(page) > limit && used.saturating_add(bytes) > limit
+}
+
+/// The first numbers of a line; zero for what is not there.
+fn numbers(mut text: &[u8]) -> [usize; 7] {
+    let mut found = [0; 7];
+    for number in &mut found {
+        let Some((value, rest)) = text::number(text) else {
+            break;
+        };
+        *number = usize::try_from(value).unwrap_or(usize::MAX);
+        text = rest.strip_prefix(b" ").unwrap_or(rest);
+    }
+    found
+}
+
 /// Address space in use, in bytes; zero when unknown.
 fn address_space_used() -> usize {
     let pages = text::read_number(&[b"/proc/self/statm"]).unwrap_or(0);
@@ -202,6 +232,13 @@ mod tests {
     use super::*;
     use std::string::String;
     use std::vec::Vec;
+
+    #[test]
+    fn a_line_of_numbers_is_read_as_far_as_it_goes() {
+        assert_eq!(numbers(b"9 8 7 6 5 4 3\n"), [9, 8, 7, 6, 5, 4, 3]);
+        assert_eq!(numbers(b"1 2"), [1, 2, 0, 0, 0, 0, 0]);
+        assert_eq!(numbers(b"?"), [0; 7]);
+    }
 
     #[test]
     fn the_own_group_is_found_in_either_version() {

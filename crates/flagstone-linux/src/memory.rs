@@ -86,6 +86,9 @@ pub fn reserve(bytes: usize, align: usize) -> Option<NonNull<u8>> {
 /// # Safety
 /// 1. As for `Platform::commit`.
 pub unsafe fn commit(start: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory> {
+    if crate::limits::address_space_forbids(bytes) {
+        return Err(OutOfMemory);
+    }
     let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
     // SAFETY: obligation 1: the range is ours.
     let result = unsafe {

@@ -106,6 +106,19 @@ impl Resident {
         }
     }
 
+    /// Whether the kernel tells pages apart: one that was never touched must not be resident. (gVisor
+    /// has no page map, and calls all that is mapped resident.)
+    pub fn tells_pages(&mut self) -> bool {
+        let page = crate::memory::page_size().bytes();
+        let Some(start) = crate::memory::reserve(page, page) else {
+            return true;
+        };
+        let untouched = self.count(start, PageCount(1)) == 0;
+        // SAFETY: reserved above, used by nobody.
+        unsafe { crate::memory::release(start, page) };
+        untouched
+    }
+
     /// One scan of `start..end`: regions found and where the walk ended; `None` if refused.
     fn scan(&mut self, fd: i32, start: usize, end: usize) -> Option<(usize, usize)> {
         let mut argument = ScanArgument {
@@ -313,7 +326,9 @@ mod tests {
         }
         let mut resident = Box::new(Resident::new());
         assert_eq!(pages_of(&runs(&mut resident, start, 64)), [3, 4, 5, 31]);
+        assert!(resident.tells_pages());
         resident.open();
+        assert!(resident.tells_pages());
         assert_eq!(pages_of(&runs(&mut resident, start, 64)), [3, 4, 5, 31]);
         assert_eq!(resident.count(start, PageCount(5)), 2);
         resident.scans = false;

@@ -24,7 +24,7 @@ use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::ops::Range;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use flagstone_core::base::CpuId;
 use flagstone_core::platform::percpu::{exchange_owned, pop_owned, push_owned};
 use flagstone_core::platform::{
@@ -279,17 +279,27 @@ pub unsafe fn seize_fenced(
         return;
     }
     // SAFETY: obligation 1.
-    if !unsafe { any_there(area, cpu, slots.clone()) } || !rseq::close(cpu.0) {
+    if !unsafe { any_there(area, cpu, slots.clone()) } {
         return;
     }
+    let token = thread::token();
+    let free = SEIZER.compare_exchange(0, token, Ordering::Acquire, Ordering::Relaxed);
+    if free.is_err() {
+        return;
+    }
+    rseq::close(cpu.0);
     let mut taken = [SheafWord::ABSENT; SLOTS];
     // SAFETY: obligation 1.
     let settled = unsafe { swap_until_settled(area, cpu, slots.clone(), &mut taken) };
     rseq::open();
+    SEIZER.store(0, Ordering::Release);
     if settled {
         hand_out(slots, &taken, take);
     }
 }
+
+/// The thread that seizes now, by its token; zero for none. One at a time has an index closed.
+static SEIZER: AtomicU64 = AtomicU64::new(0);
 
 /// Swaps words with absent until none comes back; whether that was reached. What was taken
 /// otherwise is lost, which is the safe side.
@@ -383,14 +393,18 @@ unsafe fn swap_out(
     any
 }
 
-/// In the child of a fork: frees the locks of holders that no longer exist.
+/// In the child of a fork: frees the locks of holders that no longer exist. What the forking thread
+/// itself was in the middle of, below its signal handler, goes on.
 pub fn reset_after_fork() {
     for cpu in 0..LOCKED_COUNT.load(Ordering::Relaxed) {
         if let Some(lock) = lock_of(CpuId(cpu)) {
-            lock.reset();
+            lock.reset::<Linux>();
         }
     }
-    rseq::open();
+    if SEIZER.load(Ordering::Relaxed) != thread::token() {
+        rseq::open();
+        SEIZER.store(0, Ordering::Relaxed);
+    }
 }
 
 #[cfg(test)]

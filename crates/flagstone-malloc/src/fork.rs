@@ -1,7 +1,8 @@
 //! Fork: the child gets a heap whose structures are whole and whose locks are free.
 //!
-//! Before the fork every lock is taken, in order; afterwards both sides give them back. The
-//! child also frees the locks of slot steps, whose holders may have been other threads. The
+//! Before the fork every lock is taken, in order; afterwards both sides give them back, but what
+//! the forking thread holds below a signal handler stays its own. The child also frees the
+//! locks of slot steps, whose holders may have been other threads. The
 //! registration is the earliest there is, so the C library takes our locks last and frees them
 //! first, and other libraries' handlers may allocate: whoever else registers comes through here
 //! first, be it a library whose constructor ran before ours.
@@ -9,6 +10,8 @@
 use crate::init::static_heap;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use flagstone_core::platform::{ASK_AFTER, Platform};
+use flagstone_linux::Linux;
 use flagstone_linux::fork::Handler;
 
 /// Every registration of the process, under glibc's name for it: ours, then the others.
@@ -45,17 +48,24 @@ pub fn register() {
 }
 
 extern "C" fn prepare() {
+    crate::init::wait_for_others();
     flagstone_linux::fork::prepare();
-    static_heap().fork_prepare();
+    let mut round = ASK_AFTER;
+    while !static_heap().fork_prepare() {
+        flagstone_linux::fork::parent();
+        Linux::pause(round);
+        round += 1;
+        flagstone_linux::fork::prepare();
+    }
 }
 
 extern "C" fn parent() {
-    static_heap().fork_done();
+    static_heap().fork_parent();
     flagstone_linux::fork::parent();
 }
 
 extern "C" fn child() {
     flagstone_linux::fork::child();
-    static_heap().fork_done();
+    static_heap().fork_child();
     crate::report::forked();
 }

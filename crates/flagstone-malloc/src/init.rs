@@ -91,6 +91,18 @@ fn build() -> bool {
     built
 }
 
+/// Waits while another thread builds the heap: a child forked meanwhile would wait for ever for a
+/// thread that it does not have.
+pub fn wait_for_others() {
+    let mut round = 0;
+    while STAGE.load(Ordering::Acquire) == BUILDING
+        && BUILDER.load(Ordering::Relaxed) != Linux::token()
+    {
+        Linux::pause(round);
+        round += 1;
+    }
+}
+
 /// What runs when the library is loaded.
 #[used]
 #[unsafe(link_section = ".init_array")]

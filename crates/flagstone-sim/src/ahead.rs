@@ -2,6 +2,8 @@
 //! operation waits for memory longer than it computes; addresses that will be needed are known
 //! before.
 
+use core::cell::Cell;
+
 /// Asks for the line at `address` without waiting for it. A hint: the address may be anything.
 #[inline(always)]
 pub(crate) fn fetch(address: usize) {
@@ -14,4 +16,55 @@ pub(crate) fn fetch(address: usize) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = address;
+}
+
+/// What a thread's next turn begins with looking at: addresses, or anything. Fetched while the
+/// thread before it runs.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(crate) struct Wants {
+    /// About where its stack ends.
+    stack: Cell<usize>,
+    /// A shared line and its entry in the directory.
+    shared: Cell<[usize; 2]>,
+    /// Entries of the objects it may use next.
+    objects: Cell<[usize; 4]>,
+}
+
+impl Wants {
+    /// Its stack ends about here.
+    #[inline]
+    pub(crate) fn set_stack(&self, address: usize) {
+        self.stack.set(address);
+    }
+
+    /// It waits for its turn to look at a shared line.
+    #[inline]
+    pub(crate) fn set_shared(&self, line: usize, entry: usize) {
+        self.shared.set([line, entry]);
+    }
+
+    /// It may use an object soon, whose entry in the directory is there.
+    #[inline]
+    pub(crate) fn add_object(&self, entry: usize) {
+        let [_, before @ ..] = self.objects.get();
+        let [second, third, fourth] = before;
+        self.objects.set([second, third, fourth, entry]);
+    }
+
+    /// Asks for all of it.
+    #[inline]
+    pub(crate) fn fetch(&self) {
+        /// Frames that a thread returns through before it does anything else, about.
+        const FRAMES: usize = 448;
+        let stack = self.stack.get();
+        for line in (0..FRAMES).step_by(64) {
+            fetch(stack.wrapping_add(line));
+        }
+        let [line, entry] = self.shared.get();
+        let [first, second, third, fourth] = self.objects.get();
+        for address in [line, entry, first, second, third, fourth] {
+            fetch(address);
+        }
+    }
 }

@@ -35,28 +35,17 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// An arena of `bytes` of address space (less if the system grants less) of which `budget`
-    /// bytes may be in use at a time.
-    ///
-    /// # Panics
-    /// If the system grants not even 64 MiB of address space.
+    /// An arena of `bytes` of address space of which `budget` bytes may be in use at a time; `None`
+    /// if the system grants less. Never a smaller one: zones of another size put blocks elsewhere,
+    /// and the same seed would give another run.
     #[must_use]
-    pub fn new(bytes: usize, budget: usize, page_size: usize) -> Self {
-        let mut want = bytes.next_multiple_of(page_size);
-        let mapping = loop {
-            if let Some(mapping) = Mapping::new(want + ALIGN) {
-                break mapping;
-            }
-            want /= 2;
-            assert!(
-                want >= 64 << 20,
-                "no address space for the simulated memory"
-            );
-        };
+    pub fn new(bytes: usize, budget: usize, page_size: usize) -> Option<Self> {
+        let want = bytes.checked_next_multiple_of(page_size)?;
+        let mapping = Mapping::new(want.checked_add(ALIGN)?)?;
         let base = (mapping.start().as_ptr() as usize).next_multiple_of(ALIGN);
         let page_shift = page_size.trailing_zeros();
         let words = (want >> page_shift).div_ceil(64);
-        Self {
+        Some(Self {
             mapping,
             base,
             bytes: want,
@@ -67,7 +56,7 @@ impl Arena {
             resident_pages: 0,
             peak_pages: 0,
             budget_pages: budget >> page_shift,
-        }
+        })
     }
 
     /// The first address.
@@ -191,7 +180,7 @@ mod tests {
 
     #[test]
     fn a_budget_refuses_and_changes_nothing() {
-        let mut arena = Arena::new(64 << 20, 8 * 4096, 4096);
+        let mut arena = Arena::new(64 << 20, 8 * 4096, 4096).unwrap();
         let start = arena.reserve(16 * 4096, 4096).unwrap().as_ptr() as usize;
         assert!(arena.commit(start, 8 * 4096));
         assert!(!arena.commit(start + 8 * 4096, 4096));
@@ -205,7 +194,7 @@ mod tests {
 
     #[test]
     fn decommitted_pages_read_as_zero_and_released_ones_are_not_usable() {
-        let mut arena = Arena::new(64 << 20, 1 << 20, 4096);
+        let mut arena = Arena::new(64 << 20, 1 << 20, 4096).unwrap();
         let start = arena.reserve(2 * 4096, 4096).unwrap();
         let address = start.as_ptr() as usize;
         assert!(!arena.usable(address));
@@ -222,7 +211,7 @@ mod tests {
 
     #[test]
     fn reservations_are_aligned_and_end() {
-        let mut arena = Arena::new(64 << 20, 1 << 20, 4096);
+        let mut arena = Arena::new(64 << 20, 1 << 20, 4096).unwrap();
         let first = arena.reserve(100, 4096).unwrap().as_ptr() as usize;
         let second = arena.reserve(4096, 4 << 20).unwrap().as_ptr() as usize;
         assert!(second > first && second.is_multiple_of(4 << 20));

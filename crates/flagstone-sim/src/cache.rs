@@ -53,25 +53,22 @@ pub struct DataCache {
 
 impl DataCache {
     /// Empty caches of `capacity` bytes, one for each cluster, for `memory`: where it starts, its
-    /// bytes, and those of a page.
-    ///
-    /// # Panics
-    /// If the system grants no address space for the table.
+    /// bytes, and those of a page. `None` if the system grants no address space for the table.
     #[must_use]
-    pub fn new(clusters: u32, capacity: usize, memory: (usize, usize, usize)) -> Self {
+    pub fn new(clusters: u32, capacity: usize, memory: (usize, usize, usize)) -> Option<Self> {
         let (base, bytes, page_size) = memory;
         let pages = bytes.div_ceil(page_size);
-        let stamps = Mapping::new((pages * size_of::<u64>()).max(1));
-        Self {
+        let stamps = Mapping::new((pages * size_of::<u64>()).max(1))?;
+        Some(Self {
             capacity: capacity as u64,
             fill: vec![0; clusters as usize],
-            stamps: stamps.expect("address space for the table of pages"),
+            stamps,
             base,
             pages,
             page_shift: page_size.trailing_zeros(),
             uses: 0,
             misses: 0,
-        }
+        })
     }
 
     #[inline]
@@ -123,7 +120,7 @@ mod tests {
     #[test]
     fn a_warm_page_hits_and_cycling_through_more_than_the_cache_misses() {
         let costs = Costs::new(&Machine::named("intel-2s-128").unwrap());
-        let mut cache = DataCache::new(2, 16 * 4096, (0, 1 << 20, 4096));
+        let mut cache = DataCache::new(2, 16 * 4096, (0, 1 << 20, 4096)).unwrap();
         let mut run = |pages: usize| {
             let before = cache.counts().1;
             for round in 0..10 * pages {

@@ -75,6 +75,23 @@ impl Vm {
         }
     }
 
+    /// As [`Vm::sync`], before the shared line at `address` is looked at: both it and its entry in
+    /// the directory are asked for before this CPU's turn comes.
+    #[inline]
+    pub(crate) fn sync_for(&self, address: usize) {
+        if self.now.get() > self.horizon.get() {
+            self.switch_for(address);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn switch_for(&self, address: usize) {
+        let entry = self.lines.borrow().place_of(address);
+        self.wants[self.current.get() as usize].set_shared(address, entry);
+        self.switch();
+    }
+
     /// A scheduling point of the interleaved gear: perhaps somebody else, perhaps elsewhere.
     #[cold]
     pub(crate) fn point(&self) {
@@ -148,7 +165,10 @@ impl Vm {
 
     /// Back to the scheduler; returns when it resumes this thread.
     pub(crate) fn suspend(&self) {
-        let thread = &self.threads[self.current.get() as usize];
+        let me = self.current.get() as usize;
+        let thread = &self.threads[me];
+        let mark = 0u8;
+        self.wants[me].set_stack(&raw const mark as usize);
         let yielder = thread.yielder.get();
         assert!(!yielder.is_null(), "only programs give way");
         // SAFETY: the yielder lives on this thread's own stack, below the frame we are in.
@@ -213,27 +233,25 @@ impl Vm {
         if !self.timed.get() {
             return self.point();
         }
-        let cpu = self.cpu.get();
+        let (cpu, first) = (self.cpu.get(), address as usize);
         let mut lines = self.lines.borrow_mut();
-        let mut cost = 0;
-        let first = address as usize;
-        let mut near = 0;
-        for line in (first & !63..first + bytes.max(1)).step_by(64) {
-            let one = lines.object(line, cpu, &self.topology, &self.costs);
-            if one == self.costs.transfer[0] {
-                near += one;
-            } else {
-                cost += one;
-            }
-        }
+        let (near, far) = lines.object_part(first, bytes, cpu, &self.topology, &self.costs);
         drop(lines);
-        self.pass(cost + self.at_hand(near));
+        self.pass(far + self.at_hand(near));
     }
 
     /// An object will be accessed soon: the directory's entry for it may be on its way.
     #[inline]
     pub(crate) fn expect_object(&self, object: *const u8) {
-        self.lines.borrow().expect(object as usize);
+        fetch(self.lines.borrow().shadow_at(object as usize));
+    }
+
+    /// An object will be accessed, perhaps not before this thread's next turn.
+    #[inline]
+    pub(crate) fn expect_next(&self, object: *const u8) {
+        let entry = self.lines.borrow().shadow_at(object as usize);
+        fetch(entry);
+        self.wants[self.current.get() as usize].add_object(entry);
     }
 
     /// The program uses `bytes` of data in the page at `page`, through the data cache.

@@ -193,6 +193,13 @@ impl Costs {
         back.max(self.transfer[0])
     }
 
+    /// Whether it costs a holder anything that others spin on its lock's line.
+    #[inline]
+    #[must_use]
+    pub fn watching_costs(&self) -> bool {
+        self.watched != 0 || self.watched_each != 0
+    }
+
     /// Private work of `ps` while `running` threads of the core run (this one included) and
     /// `spinning` others spin on locks.
     #[inline]

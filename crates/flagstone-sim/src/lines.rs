@@ -15,24 +15,26 @@
 //! Not here: capacity. A line stays where it was last touched however long ago; the data-cache
 //! model (cache.rs) covers the effects of capacity on the data behind objects.
 
-use crate::ahead::fetch;
 use crate::costs::{Costs, Ps};
 use crate::hash::ByAddress;
 use crate::mapping::Mapping;
 use crate::topology::Topology;
 
 /// The table of all lines. Large machines read it at random: large pages save a third of the time.
-fn shadow(lines: usize) -> Mapping {
+fn shadow(lines: usize) -> Option<Mapping> {
     /// Tables of machines with more memory than this are worth large pages.
     const LARGE: usize = 64 << 20;
     let bytes = lines * size_of::<u32>();
-    let table = Mapping::new(bytes).expect("address space for the directory");
-    if bytes > LARGE { table.dense() } else { table }
+    let table = Mapping::new(bytes)?;
+    Some(if bytes > LARGE { table.dense() } else { table })
 }
 
 const LINE_SHIFT: u32 = 6;
 const HOME: u32 = 1 << 31;
 const NOBODY: u16 = u16::MAX;
+
+/// Places for shared lines outside the arena that are found without a hash table.
+const RECENT: usize = 4096;
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
@@ -78,7 +80,9 @@ pub struct Directory {
     shadow: Mapping,
     base: usize,
     lines: usize,
+    /// Lines of the host's memory (the core's tables, mailboxes), and those asked for last.
     outside: ByAddress<u32>,
+    recent: Box<[(usize, u32); RECENT]>,
     entries: Vec<Entry>,
     sharers: Vec<u64>,
     words: usize,
@@ -86,12 +90,10 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// A directory for memory at `base`, `bytes` long.
-    ///
-    /// # Panics
-    /// If the system grants no address space for it.
+    /// A directory for memory at `base`, `bytes` long; `None` if the system grants no address space
+    /// for it.
     #[must_use]
-    pub fn new(base: usize, bytes: usize, topology: &Topology) -> Self {
+    pub fn new(base: usize, bytes: usize, topology: &Topology) -> Option<Self> {
         let words = (topology.cpus() as usize).div_ceil(64);
         let lines = bytes >> LINE_SHIFT;
         let sockets = 1
@@ -104,16 +106,17 @@ impl Directory {
             let socket = usize::from(topology.socket_of(cpu));
             socket_masks[socket * words + cpu as usize / 64] |= 1 << (cpu % 64);
         }
-        Self {
-            shadow: shadow(lines),
+        Some(Self {
+            shadow: shadow(lines)?,
             base,
             lines,
             outside: ByAddress::default(),
+            recent: Box::new([(usize::MAX, 0); RECENT]),
             entries: Vec::new(),
             sharers: Vec::new(),
             words,
             socket_masks,
-        }
+        })
     }
 
     /// For memory of which only few lines are looked at, far apart: the table takes small pages.
@@ -141,11 +144,11 @@ impl Directory {
         self.outside.entry(address >> LINE_SHIFT).or_insert(0)
     }
 
-    /// An object's line will be asked for.
+    /// Where what is known of an object's line is, to fetch it by; anything for other lines.
     #[inline(always)]
-    pub(crate) fn expect(&self, address: usize) {
+    pub(crate) fn shadow_at(&self, address: usize) -> usize {
         let line = address.wrapping_sub(self.base) >> LINE_SHIFT;
-        fetch(self.shadow.start().as_ptr() as usize + line * size_of::<u32>());
+        (self.shadow.start().as_ptr() as usize).wrapping_add(line.wrapping_mul(size_of::<u32>()))
     }
 
     /// `cpu` accesses an object's line; returns what that costs.
@@ -160,6 +163,64 @@ impl Directory {
             *shadow = cpu + 1;
         }
         self.fetched(last, cpu, topology, costs)
+    }
+
+    /// `cpu` accesses all lines of `bytes` of an object; returns what those cost that were at hand
+    /// and what the others do.
+    pub fn object_part(
+        &mut self,
+        address: usize,
+        bytes: usize,
+        cpu: u32,
+        topology: &Topology,
+        costs: &Costs,
+    ) -> (Ps, Ps) {
+        let here = costs.transfer[0];
+        let (mut near, mut far) = (0, 0);
+        // Neighbouring lines come from the same place as a rule.
+        let (mut last, mut journey) = (cpu + 1, here);
+        for line in (address & !63..address + bytes.max(1)).step_by(64) {
+            let shadow = self.shadow_of(line);
+            let before = *shadow;
+            if before & HOME == 0 {
+                *shadow = cpu + 1;
+                if before != last {
+                    last = before;
+                    journey = match before {
+                        mine if mine == cpu + 1 => here,
+                        _ => self.fetched(before, cpu, topology, costs),
+                    };
+                }
+            } else {
+                last = before;
+                journey = self.fetched(before, cpu, topology, costs);
+            }
+            if journey == here {
+                near += journey;
+            } else {
+                far += journey;
+            }
+        }
+        (near, far)
+    }
+
+    /// A shared line will be asked for: where its entry is, to fetch it by; zero if it has none.
+    #[inline]
+    pub(crate) fn place_of(&self, address: usize) -> usize {
+        let line = address.wrapping_sub(self.base) >> LINE_SHIFT;
+        let home = if line < self.lines {
+            // SAFETY: `line < lines`, and the mapping holds one aligned u32 for each line; nobody
+            // writes while `self` is borrowed.
+            let shadow = unsafe { *self.shadow.start().cast::<u32>().add(line).as_ref() };
+            (shadow & HOME != 0).then_some(shadow & !HOME)
+        } else {
+            let line = address >> LINE_SHIFT;
+            let (known, home) = self.recent[line % RECENT];
+            (known == line).then_some(home)
+        };
+        home.map_or(0, |home| {
+            self.entries.as_ptr() as usize + home as usize * size_of::<Entry>()
+        })
     }
 
     /// What it costs `cpu` to fetch an object's line that was at `last`.
@@ -190,10 +251,45 @@ impl Directory {
     /// Index of the entry of a shared line.
     #[inline]
     pub fn home(&mut self, address: usize) -> u32 {
+        if address.wrapping_sub(self.base) >> LINE_SHIFT >= self.lines {
+            return self.home_outside(address);
+        }
         let shadow = *self.shadow_of(address);
         if shadow & HOME != 0 {
             return shadow & !HOME;
         }
+        self.make_home(address, shadow)
+    }
+
+    #[inline]
+    fn home_outside(&mut self, address: usize) -> u32 {
+        let line = address >> LINE_SHIFT;
+        let (known, home) = self.recent[line % RECENT];
+        if known == line {
+            return home;
+        }
+        self.find_outside(address)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find_outside(&mut self, address: usize) -> u32 {
+        let shadow = *self.shadow_outside(address);
+        let home = if shadow & HOME != 0 {
+            shadow & !HOME
+        } else {
+            self.make_home(address, shadow)
+        };
+        let line = address >> LINE_SHIFT;
+        // A line once shared has its entry for good.
+        self.recent[line % RECENT] = (line, home);
+        home
+    }
+
+    /// Gives a line an entry of its own; so far only its last CPU was known.
+    #[cold]
+    #[inline(never)]
+    fn make_home(&mut self, address: usize, shadow: u32) -> u32 {
         let index = self.entries.len() as u32;
         let owner = if shadow == 0 {
             NOBODY
@@ -319,7 +415,7 @@ mod tests {
         let machine = Machine::named("spr-2s-224").unwrap();
         let topology = Topology::new(&machine);
         (
-            Directory::new(1 << 40, 1 << 20, &topology),
+            Directory::new(1 << 40, 1 << 20, &topology).unwrap(),
             topology,
             Costs::new(&machine),
         )
@@ -414,7 +510,7 @@ mod tests {
     fn a_watched_line_comes_back_for_each_store_of_its_owner() {
         let machine = Machine::named("xeon-2007-8").unwrap();
         let (t, c) = (Topology::new(&machine), Costs::new(&machine));
-        let mut lines = Directory::new(1 << 40, 1 << 20, &t);
+        let mut lines = Directory::new(1 << 40, 1 << 20, &t).unwrap();
         let home = lines.home(1 << 40);
         let begin = lines.write(home, 0, 0, &t, &c);
         let store = |lines: &mut Directory| lines.write(home, 0, begin, &t, &c) - begin;

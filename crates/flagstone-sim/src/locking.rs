@@ -42,7 +42,7 @@ impl Vm {
         if is_private(lock.kind()) {
             self.pass(self.at_hand(self.costs.private(lock.kind())));
         } else {
-            self.sync();
+            self.sync_for(address(lock));
             self.take_lock_line(lock);
         }
         if !lock.try_acquire_now::<Virtual>() {
@@ -59,7 +59,7 @@ impl Vm {
         } else if is_private(lock.kind()) {
             self.pass(self.at_hand(self.costs.private(lock.kind())));
         } else {
-            self.sync();
+            self.sync_for(address(lock));
             self.take_lock_line(lock);
         }
         let taken = lock.try_acquire_now::<Virtual>();
@@ -80,12 +80,14 @@ impl Vm {
             return;
         }
         if is_private(lock.kind()) {
-            if self.waiters.borrow().waiting(address(lock)) == 0 {
+            let nobody = self.private_waiters.get() == 0
+                || self.waiters.borrow().waiting(address(lock)) == 0;
+            if nobody {
                 lock.release_now();
                 return;
             }
         } else {
-            self.sync();
+            self.sync_for(address(lock));
             self.own_lock_line(lock);
         }
         let how = self.costs.queueing(lock.kind());
@@ -122,12 +124,16 @@ impl Vm {
             .add(end ^ u64::from(home) << 44 ^ u64::from(cpu) << 34);
     }
 
-    /// Tells the lock's line who spins on it.
-    #[cold]
+    /// Tells the lock's line who spins on it, where that makes a difference.
+    #[inline]
     fn watch(&self, lock: &RawLock) {
-        if is_private(lock.kind()) {
-            return;
+        if self.costs.watching_costs() && !is_private(lock.kind()) {
+            self.watch_line(lock);
         }
+    }
+
+    #[cold]
+    fn watch_line(&self, lock: &RawLock) {
         let first = self.waiters.borrow().first(address(lock));
         let (watcher, crowd) = first.unwrap_or((0, 0));
         let cpu = self.threads[watcher as usize].cpu.get();
@@ -141,6 +147,9 @@ impl Vm {
         let me = self.current.get();
         let since = self.now.get();
         let thread = &self.threads[me as usize];
+        let private = u32::from(is_private(lock.kind()));
+        self.private_waiters
+            .set(self.private_waiters.get() + private);
         loop {
             thread.since.set(self.now.get());
             self.waiters.borrow_mut().join(address(lock), me);
@@ -155,6 +164,8 @@ impl Vm {
                 break;
             }
         }
+        self.private_waiters
+            .set(self.private_waiters.get() - private);
         let kind = lock_index(lock.kind());
         bump(&thread.tally.lock_wait[kind], self.now.get() - since);
         bump(&thread.tally.lock_waited[kind], 1);

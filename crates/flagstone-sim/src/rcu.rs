@@ -7,6 +7,7 @@
 //! Grace periods of the whole machine end at multiples of their length. The batch grows with the
 //! backlog, as the kernel's does (a 128th of it when that is more), so that a flood drains.
 
+use crate::ahead::fetch;
 use crate::costs::Ps;
 use std::collections::VecDeque;
 
@@ -62,6 +63,12 @@ impl Rcu {
     pub fn begin_pass(&mut self, cpu: u32) {
         let queue = &mut self.queues[cpu as usize];
         queue.batch = self.batch.max(queue.items.len() as u32 >> 7);
+        // Written a grace period ago, a few to a line: all lines of a usual batch at once.
+        for index in (0..self.batch as usize).step_by(2) {
+            if let Some(item) = queue.items.get(index) {
+                fetch(core::ptr::from_ref(item) as usize);
+            }
+        }
     }
 
     /// The next ready item of the pass.

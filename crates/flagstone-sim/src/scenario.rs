@@ -107,7 +107,7 @@ impl Scenario<'_> {
             mostly_pages: self.workload.processes,
             ..Options::default()
         };
-        let vm = Vm::new(self.machine.clone(), options);
+        let vm = Vm::try_new(self.machine.clone(), options)?;
         let subject = vm.boot(|| Subject::new(&vm, &self.policy.policy))?;
         let placement = self.params.placement.unwrap_or(self.workload.placement);
         let cpus = vm.topology.place(self.tasks, placement);

@@ -7,6 +7,7 @@
 //!   between two turns the observer looks at the machine at the times it asked for
 //! ```
 
+use crate::ahead::fetch;
 use crate::costs::Ps;
 use crate::stack::Shifted;
 use crate::vm::{Failure, Gear, State, Vm};
@@ -104,8 +105,11 @@ impl Vm {
             self.current.set(index);
             self.cpu.set(thread.cpu.get());
             self.now.set(time);
-            let next = self.ready.borrow().earliest();
-            self.horizon.set(next.min(self.observe_at.get()));
+            let next = self.ready.borrow().first();
+            let (next, at) = next.unwrap_or((index, Ps::MAX));
+            self.horizon.set(at.min(self.observe_at.get()));
+            self.wants[next as usize].fetch();
+            fetch(core::ptr::from_ref(&self.threads[next as usize]) as usize);
             self.in_task.set(true);
             self.timed.set(self.options.gear == Gear::Timed);
             let turn = turns[index as usize]

@@ -13,6 +13,7 @@
 //! reaches its machine through a thread-local, which [`Vm::boot`] and [`Vm::run`] set. Shared
 //! state is in cells: no borrow is ever held while another virtual CPU may run.
 
+use crate::ahead::Wants;
 use crate::arena::Arena;
 use crate::cache::DataCache;
 use crate::chance::{Chance, Digest};
@@ -126,25 +127,27 @@ pub(crate) enum State {
     Parked,
 }
 
+/// What is known of a thread of execution. What every turn looks at comes first, on one line.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Thread {
     pub(crate) clock: Cell<Ps>,
-    pub(crate) state: Cell<State>,
-    pub(crate) since: Cell<Ps>,
+    pub(crate) yielder: Cell<*const Yielder<(), ()>>,
+    /// To whom its time belongs, and until when it is booked.
+    pub(crate) booked_to: Cell<Ps>,
+    pub(crate) function: Cell<Function>,
     /// Somebody woke it while it was not asleep.
     pub(crate) woken: Cell<bool>,
     /// The CPU it runs on.
     pub(crate) cpu: Cell<u32>,
-    pub(crate) yielder: Cell<*const Yielder<(), ()>>,
-    pub(crate) held: RefCell<Vec<LockKind>>,
+    pub(crate) state: Cell<State>,
+    pub(crate) since: Cell<Ps>,
     /// What may come in the middle of an allocation; see interrupt.rs.
     pub(crate) handler: Cell<Option<Handler>>,
     /// Time in them so far.
     pub(crate) interrupted: Cell<Ps>,
     pub(crate) tally: Tally,
-    /// To whom its time belongs, and until when it is booked.
-    pub(crate) function: Cell<Function>,
-    pub(crate) booked_to: Cell<Ps>,
+    pub(crate) held: RefCell<Vec<LockKind>>,
 }
 
 /// A virtual machine.
@@ -176,6 +179,8 @@ pub struct Vm {
     /// Time between two steps of upkeep on each CPU.
     pub(crate) upkeep_every: Cell<Ps>,
     pub(crate) threads: Vec<Thread>,
+    /// What each thread's next turn begins with looking at.
+    pub(crate) wants: Vec<Wants>,
     /// Running threads of each core.
     pub(crate) core_running: Vec<Cell<u8>>,
     /// Those of each core that wait for locks.
@@ -183,6 +188,8 @@ pub struct Vm {
     pub(crate) ready: RefCell<Ready>,
     pub(crate) lines: RefCell<Directory>,
     pub(crate) waiters: RefCell<Waiters>,
+    /// Those who wait for locks that only their own CPU takes in the ordinary course of things.
+    pub(crate) private_waiters: Cell<u32>,
     pub(crate) rcu: RefCell<Rcu>,
     pub(crate) data: RefCell<DataCache>,
     pub(crate) failure: RefCell<Option<Failure>>,
@@ -221,8 +228,22 @@ impl Drop for Entered {
 
 impl Vm {
     /// A machine of `machine`'s kind, switched on and with empty memory.
+    ///
+    /// # Panics
+    /// As [`Vm::try_new`] refuses.
     #[must_use]
     pub fn new(machine: Machine, options: Options) -> Self {
+        match Self::try_new(machine, options) {
+            Ok(vm) => vm,
+            Err(line) => panic!("{line}"),
+        }
+    }
+
+    /// As [`Vm::new`].
+    ///
+    /// # Errors
+    /// One line, when the host grants no address space for the machine's memory.
+    pub fn try_new(machine: Machine, options: Options) -> Result<Self, String> {
         let topology = Topology::new(&machine);
         let costs = Costs::new(&machine);
         let cpus = topology.cpus();
@@ -242,8 +263,22 @@ impl Vm {
         } else {
             options.arena_bytes
         };
-        let arena = Arena::new(space, budget, machine.topology.page_size);
-        let mut lines = Directory::new(arena.base(), arena.bytes(), &topology);
+        let refused = || {
+            let gib = (space + space / 16).div_ceil(1 << 30);
+            format!(
+                "the system grants no {gib} GiB of address space, which the simulated memory takes \
+                 (little of it is used): raise `ulimit -v`, or choose a machine with less memory"
+            )
+        };
+        let arena = Arena::new(space, budget, machine.topology.page_size).ok_or_else(refused)?;
+        let lines = Directory::new(arena.base(), arena.bytes(), &topology);
+        let mut lines = lines.ok_or_else(refused)?;
+        let data = DataCache::new(
+            topology.clusters(),
+            machine.cache.llc_kib << 10,
+            (arena.base(), arena.bytes(), machine.topology.page_size),
+        );
+        let data = data.ok_or_else(refused)?;
         if options.mostly_pages {
             lines = lines.sparse();
         }
@@ -262,7 +297,7 @@ impl Vm {
             function: Cell::new(Function::Rest),
             booked_to: Cell::new(0),
         });
-        Self {
+        Ok(Self {
             chance: Chance::new(options.seed).fork(0),
             digest: Digest::default(),
             current: Cell::new(0),
@@ -276,17 +311,18 @@ impl Vm {
             preparing: Cell::new(0),
             upkeep_every: Cell::new(1000 * MS),
             threads: threads.collect(),
+            wants: (0..count).map(|_| Wants::default()).collect(),
             core_running: vec![Cell::new(0); topology.cores() as usize],
             core_spinning: vec![Cell::new(0); topology.cores() as usize],
-            ready: RefCell::new(Ready::new(count)),
+            ready: RefCell::new(match options.gear {
+                Gear::Timed => Ready::new(count),
+                Gear::Interleaved => Ready::new(count).in_any_order(),
+            }),
             lines: RefCell::new(lines),
             waiters: RefCell::default(),
+            private_waiters: Cell::new(0),
             rcu: RefCell::new(Rcu::new(cpus, grace, machine.rcu.batch)),
-            data: RefCell::new(DataCache::new(
-                topology.clusters(),
-                machine.cache.llc_kib << 10,
-                (arena.base(), arena.bytes(), machine.topology.page_size),
-            )),
+            data: RefCell::new(data),
             failure: RefCell::new(None),
             failed: Cell::new(false),
             arena: RefCell::new(arena),
@@ -294,7 +330,7 @@ impl Vm {
             topology,
             costs,
             options,
-        }
+        })
     }
 
     /// Runs `body` as the machine's CPU 0 before time starts: for building what is simulated.

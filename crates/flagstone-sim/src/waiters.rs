@@ -3,30 +3,31 @@
 use crate::chance::Chance;
 use crate::hash::ByAddress;
 use crate::machine::Queueing;
+use std::collections::VecDeque;
 
 /// The waiters of all contended locks. An uncontended lock leaves no trace here.
 #[derive(Debug, Default)]
 pub struct Waiters {
-    queues: ByAddress<Vec<u32>>,
+    queues: ByAddress<VecDeque<u32>>,
 }
 
 impl Waiters {
     /// `cpu` waits for the lock at `lock` from now on.
     pub fn join(&mut self, lock: usize, cpu: u32) {
-        self.queues.entry(lock).or_default().push(cpu);
+        self.queues.entry(lock).or_default().push_back(cpu);
     }
 
     /// How many wait for `lock`.
     #[must_use]
     pub fn waiting(&self, lock: usize) -> usize {
-        self.queues.get(&lock).map_or(0, Vec::len)
+        self.queues.get(&lock).map_or(0, VecDeque::len)
     }
 
     /// Who waits longest for `lock` and how many wait.
     #[must_use]
     pub fn first(&self, lock: usize) -> Option<(u32, usize)> {
         let queue = self.queues.get(&lock)?;
-        Some((*queue.first()?, queue.len()))
+        Some((*queue.front()?, queue.len()))
     }
 
     /// Takes the next holder of `lock` and says how many still wait: the first in a queue, a
@@ -41,7 +42,7 @@ impl Waiters {
             Queueing::TestAndSet | Queueing::Spinning => chance.below(queue.len() as u32) as usize,
         };
         // `remove` keeps the order of arrival; queues are as long as there are CPUs at most.
-        let winner = queue.remove(index);
+        let winner = queue.remove(index)?;
         Some((winner, queue.len() as u64))
     }
 }

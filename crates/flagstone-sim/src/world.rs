@@ -9,6 +9,7 @@ use crate::tally::bump;
 use crate::vm::{self, Vm};
 use core::ops::Range;
 use core::ptr::NonNull;
+use core::sync::atomic::Ordering::Relaxed;
 use flagstone_core::base::{CpuId, NodeId, PageSize};
 use flagstone_core::platform::percpu::{exchange_owned, pop_owned, push_owned};
 use flagstone_core::platform::{
@@ -67,7 +68,7 @@ impl Vm {
     }
 
     fn touch_shared(&self, address: usize, access: Access) {
-        self.sync();
+        self.sync_for(address);
         let (cpu, now) = (self.cpu.get(), self.now.get());
         let mut lines = self.lines.borrow_mut();
         let home = lines.home(address);
@@ -227,8 +228,18 @@ unsafe impl Platform for Virtual {
             // SAFETY: the caller's contract.
             return unsafe { vm.torn_pop(area, slot) };
         }
+        let cpu = CpuId(vm.cpu.get());
         // SAFETY: the caller's contract; no scheduling point until it returns.
-        unsafe { pop_owned(area, CpuId(vm.cpu.get()), slot) }
+        let object = unsafe { pop_owned(area, cpu, slot) };
+        if object.is_some() {
+            // SAFETY: the caller's contract: the CPU and the slot are the area's.
+            let word = SheafWord(unsafe { area.word(cpu, slot) }.load(Relaxed));
+            // SAFETY: an object was in this sheaf, so the word names its entry; the one below it
+            // is another object's, or the floor that every sheaf has.
+            let below = unsafe { area.entry(word).sub(1).read() };
+            vm.expect_next(below);
+        }
+        object
     }
 
     #[inline]

@@ -71,3 +71,16 @@ fn runs_of_the_core_give_the_noted_digests() {
     ];
     assert_eq!(found, noted, "{found:#x?}");
 }
+
+#[test]
+fn a_machine_that_does_not_fit_the_host_is_refused_and_not_made_smaller() {
+    let mut machine = Machine::named("x86-16").unwrap();
+    // More than an x86-64 process can address.
+    machine.topology.memory_gib = 1 << 20;
+    let error = Vm::try_new(machine, Options::default()).map(drop);
+    let line = error.expect_err("no such address space");
+    assert!(
+        line.contains("ulimit -v") && line.lines().count() == 1,
+        "{line}"
+    );
+}

@@ -10,9 +10,11 @@
 
 use super::class::usable_classes;
 use super::falls::Falls;
+use super::fork::Forking;
 use super::gate::Gate;
 use super::heap::Heap;
 use super::huge_table::HugeTable;
+use super::strays::Strays;
 use crate::page::PageConfig;
 use crate::platform::{Lock, LockKind, OutOfMemory, Platform};
 use crate::policy::Policy;
@@ -63,8 +65,9 @@ pub struct Ready<P: Platform> {
     pub(super) deep: Falls,
     /// Whether slow paths tell the platform's observer.
     pub(super) watched: AtomicBool,
-    /// The thread that forks now, by its token; zero for none.
-    pub(super) forker: AtomicU64,
+    pub(super) forking: Forking,
+    /// Huge blocks that signal handlers could not take off the table.
+    pub(super) strays: Strays,
 }
 
 impl<P: Platform> Heap<P> {
@@ -159,7 +162,8 @@ impl<P: Platform> Heap<P> {
             (&raw mut (*ready).shallow).write(Falls::default());
             (&raw mut (*ready).deep).write(Falls::default());
             (&raw mut (*ready).watched).write(AtomicBool::new(false));
-            (&raw mut (*ready).forker).write(AtomicU64::new(0));
+            (&raw mut (*ready).forking).write(Forking::new());
+            (&raw mut (*ready).strays).write(Strays::new());
         }
         // SAFETY: every field is written.
         let parts = unsafe { &mut *ready };

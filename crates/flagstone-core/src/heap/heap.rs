@@ -113,7 +113,8 @@ impl<P: Platform> Heap<P> {
                 } else {
                     ready.slabs.alloc(cache)
                 };
-                object.or_else(|| ready.alloc_beside(MIN_ALIGN, size))
+                let mut again = || ready.slabs.alloc(cache);
+                object.or_else(|| ready.alloc_beside(MIN_ALIGN, size, &mut again))
             }
             None => ready.alloc_pages(size, false),
         }
@@ -146,8 +147,8 @@ impl<P: Platform> Heap<P> {
                 if cache.geometry().size().is_multiple_of(align) {
                     cache.sample(size);
                     ready.upkeep();
-                    let object = ready.slabs.alloc(cache);
-                    return object.or_else(|| ready.alloc_beside(align, size));
+                    let mut again = || ready.slabs.alloc(cache);
+                    return again().or_else(|| ready.alloc_beside(align, size, &mut again));
                 }
                 wanted = cache
                     .geometry()
@@ -217,9 +218,10 @@ impl<P: Platform> Heap<P> {
     #[inline]
     pub unsafe fn free_within(&self, address: *mut u8, least: usize, most: usize) {
         // SAFETY: obligation 1.
-        let usable = unsafe { self.usable_size(address) };
+        let usable = unsafe { self.usable_size_if_known(address) };
         // A block that shrank in place may be up to twice as large as asked for.
-        let fits = least <= usable && (usable <= MIN_ALIGN || most >= usable / 2);
+        let fits = usable
+            .is_none_or(|usable| least <= usable && (usable <= MIN_ALIGN || most >= usable / 2));
         if !address.is_null() && !fits {
             P::fatal(Fault::WrongSize, address);
         }
@@ -234,18 +236,26 @@ impl<P: Platform> Heap<P> {
     /// 1. `address` is a live block's, or null.
     #[must_use]
     pub unsafe fn usable_size(&self, address: *mut u8) -> usize {
+        // SAFETY: obligation 1.
+        unsafe { self.usable_size_if_known(address) }.unwrap_or(0)
+    }
+
+    /// The same; `None` for a signal handler that asks for a huge block's size while the thread below
+    /// it holds their table.
+    unsafe fn usable_size_if_known(&self, address: *mut u8) -> Option<usize> {
         let Some(object) = NonNull::new(address) else {
-            return 0;
+            return Some(0);
         };
         let Some(ready) = self.ready() else {
             P::fatal(Fault::InvalidFree, address)
         };
         match ready.find(object) {
-            Found::Object(cache) => cache.usable_size(),
-            Found::Run(_, pages) => pages.bytes(P::page_size()),
+            Found::Object(cache) => Some(cache.usable_size()),
+            Found::Run(_, pages) => Some(pages.bytes(P::page_size())),
             Found::Outside => match ready.huge_at(object) {
-                Some(block) => block.bytes,
-                None => P::fatal(Fault::InvalidFree, address),
+                Ok(Some(block)) => Some(block.bytes),
+                Ok(None) => P::fatal(Fault::InvalidFree, address),
+                Err(_) => None,
             },
         }
     }
@@ -276,8 +286,7 @@ impl<P: Platform> Heap<P> {
                 pages.bytes(P::page_size())
             }
             Found::Outside => {
-                let block = ready.huge_at(address);
-                let Some(block) = block else {
+                let Some(block) = ready.huge_at(address).ok()? else {
                     P::fatal(Fault::InvalidFree, address.as_ptr())
                 };
                 ready.before_large(block.bytes);
@@ -349,20 +358,34 @@ impl<P: Platform> Ready<P> {
     pub(super) fn alloc_pages(&self, size: usize, zeroed: bool) -> Option<NonNull<u8>> {
         self.upkeep();
         self.before_large(size);
-        let page_size = P::page_size();
-        let pages = page_size.pages_for(size);
-        if pages <= Order::MAX.pages()
-            && let Some(block) = self.slabs.pages().alloc_run(pages, self.node())
-        {
-            let address = self.slabs.pages().address(block.pfn);
-            self.note_run(block.pfn, size);
-            if zeroed && !block.zeroed {
-                // SAFETY: the run is ours and has at least `size` bytes.
-                unsafe { address.write_bytes(0, size) };
-            }
-            return Some(address);
+        let align = P::page_size().bytes();
+        self.alloc_a_run(size, zeroed)
+            .or_else(|| self.alloc_huge(size, align, zeroed))
+            .or_else(|| {
+                let mut again = || self.alloc_a_run(size, zeroed);
+                let block = self.alloc_beside(align, size, &mut again)?;
+                if zeroed {
+                    // SAFETY: the block is ours and has at least `size` bytes.
+                    unsafe { block.write_bytes(0, size) };
+                }
+                Some(block)
+            })
+    }
+
+    /// The same from the page layer; `None` also for what is too large for it.
+    fn alloc_a_run(&self, size: usize, zeroed: bool) -> Option<NonNull<u8>> {
+        let pages = P::page_size().pages_for(size);
+        if pages > Order::MAX.pages() {
+            return None;
         }
-        self.alloc_huge(size, page_size.bytes(), zeroed)
+        let block = self.slabs.pages().alloc_run(pages, self.node())?;
+        let address = self.slabs.pages().address(block.pfn);
+        self.note_run(block.pfn, size);
+        if zeroed && !block.zeroed {
+            // SAFETY: the run is ours and has at least `size` bytes.
+            unsafe { address.write_bytes(0, size) };
+        }
+        Some(address)
     }
 
     fn note_run(&self, pfn: Pfn, size: usize) {

@@ -8,8 +8,9 @@
 use super::bootstrap::Ready;
 use super::huge_table::{HugeBlock, HugeTable};
 use super::kept::Evicted;
+use super::strays::Strays;
 use crate::base::Order;
-use crate::platform::{Fault, Guard, Platform};
+use crate::platform::{Fault, Guard, Platform, Reentered};
 use crate::sync::Ordering::Relaxed;
 use core::ptr::NonNull;
 
@@ -22,6 +23,7 @@ impl<P: Platform> Ready<P> {
         zeroed: bool,
     ) -> Option<NonNull<u8>> {
         let bytes = size.checked_next_multiple_of(P::page_size().bytes())?;
+        self.free_strays();
         if let Some(start) = self.take_kept(bytes, size, align) {
             if zeroed {
                 // SAFETY: the block is ours alone and has at least `size` bytes.
@@ -92,11 +94,31 @@ impl<P: Platform> Ready<P> {
         Some(block)
     }
 
-    pub(super) fn huge_at(&self, address: NonNull<u8>) -> Option<HugeBlock> {
-        self.huge.lock::<P>().ok()?.get(address.as_ptr() as usize)
+    /// The huge block that starts at `address`, if there is one.
+    ///
+    /// # Errors
+    /// `Reentered` for a signal handler on top of the table's holder: nobody knows.
+    pub(super) fn huge_at(&self, address: NonNull<u8>) -> Result<Option<HugeBlock>, Reentered> {
+        let table = self.huge.lock::<P>()?;
+        Ok(table.get(address.as_ptr() as usize))
     }
 
+    /// Gives a huge block back, and before it those that handlers could not.
     pub(super) fn free_huge(&self, address: NonNull<u8>) {
+        self.free_strays();
+        self.free_one_huge(address);
+    }
+
+    fn free_strays(&self) {
+        let mut stray = self.strays.take();
+        while let Some(address) = stray {
+            // SAFETY: pushed by `free_one_huge`, taken by nobody else.
+            stray = unsafe { Strays::behind(address) };
+            self.free_one_huge(address);
+        }
+    }
+
+    fn free_one_huge(&self, address: NonNull<u8>) {
         self.before_large(super::upkeep::OBSERVED_BYTES);
         let (now, most) = (P::now(), self.kept_most());
         let freed = match self.huge.lock::<P>() {
@@ -104,9 +126,8 @@ impl<P: Platform> Ready<P> {
                 let in_use = table.bytes();
                 table.kept.keep(block, in_use, most, now)
             }),
-            // A signal handler on top of the table's holder: keep the memory rather than wait
-            // for ourselves.
-            Err(_) => return,
+            // SAFETY: the caller gave the block up, and its start is committed.
+            Err(_) => return unsafe { self.strays.push(address) },
         };
         match freed {
             Some(evicted) => {

@@ -2,9 +2,10 @@
 //!
 //! ```text
 //!   gate.rs       what the fast paths read                  class.rs   size → cache
-//!   heap.rs       alloc · free · realloc · aligned          upkeep.rs  giving back, fork
+//!   heap.rs       alloc · free · realloc · aligned          upkeep.rs  giving back
 //!   huge.rs       blocks beyond a zone's                    bootstrap.rs  building in place, once
 //!   huge_table.rs where they are                            kept.rs    freed ones for the next
+//!   strays.rs     those freed at the wrong moment           fork.rs    all locks around a fork
 //! ```
 //!
 //! `malloc(64)`: `Heap::alloc` → gate: class → `P::pop` of the CPU's main sheaf. Empty?
@@ -14,12 +15,14 @@
 mod bootstrap;
 mod class;
 mod falls;
+mod fork;
 mod gate;
 #[expect(clippy::module_inception, reason = "the layer's main type")]
 mod heap;
 mod huge;
 mod huge_table;
 mod kept;
+mod strays;
 mod upkeep;
 
 pub use bootstrap::{HeapConfig, Ready};

@@ -34,6 +34,10 @@ const SHALLOW: usize = 1;
 /// again. Shrinking all caches at an eighth cost a Python program a sixth more faults.
 const DEEP: usize = 4;
 
+/// Rounds, about 50 ms in all, for which a signal handler waits for what it needs and the thread
+/// below it does not have: another thread that forks has all locks for longer than others have one.
+const BESIDE_PATIENCE: u32 = 100;
+
 impl<P: Platform> Ready<P> {
     /// The slab allocator.
     #[must_use]
@@ -149,8 +153,8 @@ impl<P: Platform> Ready<P> {
         self.drop_kept() + self.slabs.pages().trim(keep)
     }
 
-    /// Every lock above the page layer, in the order in which they may be taken.
-    fn each_lock(&self, mut visit: impl FnMut(&RawLock)) {
+    /// Every lock, in the order in which they may be taken.
+    pub(super) fn each_lock(&self, mut visit: impl FnMut(&RawLock)) {
         visit(self.slabs.registry_lock());
         visit(self.huge.raw());
         self.slabs.each_local_lock(&mut visit);
@@ -166,49 +170,51 @@ impl<P: Platform> Ready<P> {
                 }
             }
         }
+        self.slabs.pages().each_lock(visit);
     }
 
-    /// Whether this thread holds a lock of `kind` or of one that comes after it. Not while it forks:
-    /// then it holds them all in order, and may wait for the next.
-    fn holds_from(&self, kind: LockKind) -> bool {
-        let me = P::token();
-        if self.forker.load(Relaxed) == me {
-            return false;
-        }
+    /// Whether a lock of `kind`, or one that comes after it, is out of this thread's reach: it holds
+    /// the lock.
+    pub(super) fn holds_from(&self, kind: LockKind) -> bool {
         let mut held = false;
-        let mut look = |lock: &RawLock| held |= lock.kind() >= kind && lock.holder() == me;
-        self.each_lock(&mut look);
-        self.slabs.pages().each_lock(&mut look);
+        self.each_lock(|lock| {
+            held |= lock.kind() >= kind && lock.is_out_of_reach::<P>();
+        });
         held
     }
 
+    /// Waits a while for the table of huge blocks: a signal handler that needs it has no other way.
+    fn wait_for_huge(&self) {
+        let lock = self.huge.raw();
+        let is_busy = || lock.holder() != 0 && !lock.is_out_of_reach::<P>();
+        (0..BESIDE_PATIENCE)
+            .take_while(|_| is_busy())
+            .for_each(P::pause);
+    }
+
     /// A block straight from the system for a signal handler whose request of `size` bytes, aligned
-    /// to `align`, found in use what it needs: by the thread below it. `None` for others, for whom
-    /// memory is exhausted.
+    /// to `align`, found in use what it needs: by the thread below it. Where that has the table of huge
+    /// blocks, others have what the handler needs, and it tries `again` for a while. `None` for all but
+    /// handlers: memory is exhausted.
     #[cold]
     #[inline(never)]
-    pub(super) fn alloc_beside(&self, align: usize, size: usize) -> Option<NonNull<u8>> {
+    pub(super) fn alloc_beside(
+        &self,
+        align: usize,
+        size: usize,
+        again: &mut dyn FnMut() -> Option<NonNull<u8>>,
+    ) -> Option<NonNull<u8>> {
         if !self.holds_from(LockKind::Heap) {
             return None;
         }
+        if self.huge.raw().is_out_of_reach::<P>() {
+            return (0..BESIDE_PATIENCE).find_map(|round| {
+                P::pause(round);
+                again()
+            });
+        }
+        self.wait_for_huge();
         self.alloc_huge(size.max(1), align.max(P::page_size().bytes()), false)
-    }
-
-    /// Before a fork: takes every lock, so that the child finds all structures whole.
-    pub fn fork_prepare(&self) {
-        self.forker.store(P::token(), Relaxed);
-        self.each_lock(|lock| {
-            // Reentered cannot happen: no lock is held between two calls of the program.
-            let _held = P::acquire(lock);
-        });
-        self.slabs.pages().lock_all();
-    }
-
-    /// After a fork, in the parent and in the child: gives the locks back.
-    pub fn fork_done(&self) {
-        self.slabs.pages().unlock_all();
-        self.each_lock(|lock| P::release_lock(lock));
-        self.forker.store(0, Relaxed);
     }
 }
 
@@ -233,20 +239,6 @@ impl<P: Platform> Heap<P> {
     pub fn holds_from(&self, kind: LockKind) -> bool {
         self.ready_if_built()
             .is_some_and(|ready| ready.holds_from(kind))
-    }
-
-    /// See [`Ready::fork_prepare`].
-    pub fn fork_prepare(&self) {
-        if let Some(ready) = self.ready_if_built() {
-            ready.fork_prepare();
-        }
-    }
-
-    /// See [`Ready::fork_done`].
-    pub fn fork_done(&self) {
-        if let Some(ready) = self.ready_if_built() {
-            ready.fork_done();
-        }
     }
 }
 

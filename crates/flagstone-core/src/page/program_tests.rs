@@ -7,7 +7,7 @@ use super::tests::{Pages, built};
 use super::*;
 use crate::base::CpuId;
 use crate::page::{PageConfig, Retention, TICK_NS};
-use crate::platform::testing::{Setup, World};
+use crate::platform::testing::{Setup, Testing, World};
 use crate::policy::Policy;
 use crate::verify::check_pages;
 use proptest::prelude::*;
@@ -16,6 +16,15 @@ use std::vec;
 use std::vec::Vec;
 
 const PAGE: usize = 512;
+
+/// What a thread holds that a signal handler interrupts at the worst moment.
+fn lock_all(pages: &Pages) {
+    pages.each_lock(|lock| Testing::acquire(lock).expect("free"));
+}
+
+fn unlock_all(pages: &Pages) {
+    pages.each_lock(Testing::release_lock);
+}
 
 /// One step of a program. Indexes are taken modulo what is live.
 #[derive(Clone, Debug)]
@@ -237,8 +246,9 @@ impl Run {
             Op::Allow => self.world.refuse_after(None),
             Op::FreeReentered { which } => self.reentered(which),
             Op::Fork => {
-                self.pages.lock_all();
-                self.pages.reset_after_fork();
+                lock_all(&self.pages);
+                unlock_all(&self.pages);
+                self.pages.recover_after_fork();
             }
         }
     }
@@ -269,13 +279,13 @@ impl Run {
     /// What a signal handler does on top of a thread that holds every lock.
     fn reentered(&mut self, which: usize) {
         let live = self.take(which);
-        self.pages.lock_all();
+        lock_all(&self.pages);
         assert!(self.pages.alloc_block(Order::ZERO, NodeId(0)).is_none());
         if let Some(live) = live {
             // SAFETY: the program's own block, freed once.
             unsafe { self.pages.free_run(live.pfn, PageCount(live.pages)) };
         }
-        self.pages.unlock_all();
+        unlock_all(&self.pages);
     }
 
     fn check(&self) {

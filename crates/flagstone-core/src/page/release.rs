@@ -23,6 +23,7 @@ use super::memmap::Memmap;
 use super::zone::{Zone, ZoneCore};
 use crate::base::{PageCount, Pfn};
 use crate::platform::{Access, Line, Platform, Work};
+use crate::sync::Ordering::Relaxed;
 
 /// Blocks given back per lock section. Why 64: half a KiB of stack; one section takes about as
 /// long as one decommit call.
@@ -99,7 +100,7 @@ impl<P: Platform> Zone<P> {
     /// giver is at work.
     fn park_dense(&self, map: &Memmap) -> Option<Round> {
         let mut core = self.lock(map)?;
-        if core.releasing {
+        if self.others_give(&mut core, map) {
             return None;
         }
         let mut round = Round::NONE;
@@ -107,14 +108,23 @@ impl<P: Platform> Zone<P> {
             let Some(taken) = core.areas.take_dense::<P>(map) else {
                 break;
             };
-            round.add(&mut core, map, taken);
+            round.add::<P>(&mut core, map, taken);
         }
         (round.len > 0).then_some(round)
+    }
+
+    /// Whether another giver is at work; takes over from one that had to leave its blocks.
+    fn others_give(&self, core: &mut ZoneCore, map: &Memmap) -> bool {
+        if core.releasing && self.shared.left_parked.swap(false, Relaxed) {
+            Self::put_back_parked(core, map);
+        }
+        core.releasing
     }
 
     /// Puts the blocks of a round back without descriptors; `false` on top of the lock's holder.
     fn unpark_bare(&self, map: &Memmap, round: &Round) -> bool {
         let Some(mut core) = self.lock(map) else {
+            self.shared.left_parked.store(true, Relaxed);
             return false;
         };
         for &(pfn, pages) in &round.blocks[..round.len] {
@@ -139,7 +149,7 @@ impl<P: Platform> Zone<P> {
         let mut core = self.lock(map)?;
         // The first round sets the goal; later ones only lower it as less memory is in use.
         *goal = (*goal).min(target(self, &core));
-        if core.releasing || core.areas.resident() <= *goal {
+        if self.others_give(&mut core, map) || core.areas.resident() <= *goal {
             return None;
         }
         let mut round = Round::NONE;
@@ -148,7 +158,7 @@ impl<P: Platform> Zone<P> {
                 break;
             };
             round.resident += map.resident().count(taken.pfn, taken.order.pages());
-            round.add(&mut core, map, taken);
+            round.add::<P>(&mut core, map, taken);
         }
         Some(round)
     }
@@ -156,7 +166,8 @@ impl<P: Platform> Zone<P> {
     /// Puts the blocks of a round back as released ones; `false` on top of the lock's holder.
     fn unpark(&self, map: &Memmap, round: &Round) -> bool {
         let Some(mut core) = self.lock(map) else {
-            // The holder cannot be below us: we took the lock before. Leave the blocks parked.
+            // A signal handler that would wait in a circle: the next giver does it.
+            self.shared.left_parked.store(true, Relaxed);
             return false;
         };
         for &(pfn, pages) in &round.blocks[..round.len] {
@@ -174,20 +185,26 @@ impl<P: Platform> Zone<P> {
         true
     }
 
-    /// Puts back what a giver that no longer exists had parked: in the child of a fork.
+    /// Puts back what a giver that no longer exists had parked: in the child of a fork. The giver may
+    /// be the caller itself, who forks in a signal handler: then it will go on.
     pub(super) fn recover_parked(&self, map: &Memmap) {
         let Some(mut core) = self.lock(map) else {
             return;
         };
+        if core.releasing && core.giver != P::token() {
+            Self::put_back_parked(&mut core, map);
+            let _ = self.publish_free(&mut core);
+        }
+    }
+
+    fn put_back_parked(core: &mut ZoneCore, map: &Memmap) {
         while let Some(pfn) = core.parked.pop_head(map) {
             let pages = map.descriptor(pfn).order().pages();
             core.parked_pages -= pages.0;
-            // Resident or not is unknown: calling it resident is safe.
-            map.resident().set(pfn, pages);
+            // What was resident may not be any more: calling it resident is safe.
             core.areas.free_range::<P>(map, pfn, pages);
         }
         core.releasing = false;
-        let _ = self.publish_free(&mut core);
     }
 }
 
@@ -199,12 +216,13 @@ impl Round {
     };
 
     /// Parks a block in this round.
-    fn add(&mut self, core: &mut ZoneCore, map: &Memmap, taken: Taken) {
+    fn add<P: Platform>(&mut self, core: &mut ZoneCore, map: &Memmap, taken: Taken) {
         let pages = taken.order.pages();
         map.descriptor(taken.pfn).set_kind(PageKind::Parked);
         core.parked.push_head(map, taken.pfn);
         core.parked_pages += pages.0;
         core.releasing = true;
+        core.giver = P::token();
         self.blocks[self.len] = (taken.pfn, pages.0 as u32);
         self.len += 1;
     }

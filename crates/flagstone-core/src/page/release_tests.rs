@@ -1,10 +1,10 @@
 //! Giving back, and the child of a fork that happens in the middle of it.
 
 use super::*;
-use crate::base::NodeId;
+use crate::base::{CpuId, NodeId};
 use crate::page::allocator::tests::{built, small};
 use crate::page::{PageConfig, Retention};
-use crate::platform::testing::Setup;
+use crate::platform::testing::{Setup, Testing};
 use crate::verify::check_pages;
 use std::vec::Vec;
 
@@ -16,7 +16,7 @@ fn the_child_of_a_fork_finds_the_blocks_that_a_giver_had_parked() {
         retention: Retention::KEEP_ALL,
         ..small(16 << 20)
     };
-    let (_world, pages) = built(Setup::default(), &config);
+    let (world, pages) = built(Setup::default(), &config);
     let runs: Vec<_> = (0..20)
         .map(|_| pages.alloc_run(PageCount(16), NODE).expect("room").pfn)
         .collect();
@@ -24,14 +24,56 @@ fn the_child_of_a_fork_finds_the_blocks_that_a_giver_had_parked() {
         // SAFETY: allocated above, freed once.
         unsafe { pages.free_run(pfn, PageCount(16)) };
     }
-    let zone = pages.zones().next().expect("a zone");
-    let round = zone.park(pages.memmap(), &|_, _| 0, &mut usize::MAX.clone());
-    assert!(round.is_some_and(|round| round.len >= 10));
+    let park = || {
+        world.enter(CpuId(0));
+        let zone = pages.zones().next().expect("a zone");
+        let round = zone.park(pages.memmap(), &|_, _| 0, &mut usize::MAX.clone());
+        assert!(round.is_some_and(|round| round.len >= 10));
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(park);
+    });
     assert!(check_pages(&pages).is_err(), "a giver is at work");
-    pages.lock_all();
-    pages.reset_after_fork();
+    assert_eq!(pages.trim(0), 0, "and the only one");
+    pages.recover_after_fork();
     assert_eq!(check_pages(&pages), Ok(()));
     assert_eq!(pages.trim(0), 160 * 4096);
+}
+
+#[test]
+fn a_giver_that_forks_in_a_signal_handler_goes_on_in_the_child() {
+    let config = PageConfig {
+        retention: Retention::KEEP_ALL,
+        ..small(16 << 20)
+    };
+    let (_world, pages) = built(Setup::default(), &config);
+    let run = pages.alloc_run(PageCount(16), NODE).expect("room").pfn;
+    // SAFETY: allocated above, freed once.
+    unsafe { pages.free_run(run, PageCount(16)) };
+    let zone = pages.zones().next().expect("a zone");
+    let round = zone.park(pages.memmap(), &|_, _| 0, &mut usize::MAX.clone());
+    pages.recover_after_fork();
+    assert!(zone.unpark(pages.memmap(), &round.expect("blocks")));
+    assert_eq!(check_pages(&pages), Ok(()));
+}
+
+#[test]
+fn blocks_that_a_giver_could_not_put_back_are_put_back_by_the_next() {
+    let config = PageConfig {
+        retention: Retention::KEEP_ALL,
+        ..small(16 << 20)
+    };
+    let (_world, pages) = built(Setup::default(), &config);
+    let run = pages.alloc_run(PageCount(16), NODE).expect("room").pfn;
+    // SAFETY: allocated above, freed once.
+    unsafe { pages.free_run(run, PageCount(16)) };
+    let zone = pages.zones().next().expect("a zone");
+    let round = zone.park(pages.memmap(), &|_, _| 0, &mut usize::MAX.clone());
+    zone.raw().acquire_spinning::<Testing>().expect("free");
+    assert!(!zone.unpark(pages.memmap(), &round.expect("blocks")));
+    zone.raw().release_now();
+    assert_eq!(pages.trim(0), 16 * 4096);
+    assert_eq!(check_pages(&pages), Ok(()));
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //!   tick      once a second, from slow paths: pagesets and bounds decay
 //!   trim      on request: pagesets emptied, free memory given back
 //!   snapshot  figures
-//!   fork      lock_all ─► unlock_all in the parent, reset_after_fork in the child
+//!   fork      the heap takes and gives back all locks; recover_after_fork in the child
 //! ```
 
 use super::allocator::PageAllocator;
@@ -162,23 +162,8 @@ impl<P: Platform> PageAllocator<P> {
             .and_then(|zone| zone.pageset_snapshot(self.memmap(), cpu))
     }
 
-    /// Takes every lock of the layer, pagesets before zones: before a fork.
-    pub fn lock_all(&self) {
-        self.each_lock(|lock| {
-            // On top of the holder the lock is ours already.
-            let _ = P::acquire(lock);
-        });
-    }
-
-    /// Gives back what [`PageAllocator::lock_all`] took: in the parent of a fork.
-    pub fn unlock_all(&self) {
-        self.each_lock(P::release_lock);
-    }
-
-    /// Frees every lock and finishes what threads that are gone had begun: in the child of a fork
-    /// whose parent had called [`PageAllocator::lock_all`].
-    pub fn reset_after_fork(&self) {
-        self.each_lock(crate::platform::RawLock::reset);
+    /// Finishes what threads that are gone had begun: in the child of a fork, with all locks free.
+    pub fn recover_after_fork(&self) {
         for zone in self.zones() {
             zone.recover_parked(self.memmap());
         }

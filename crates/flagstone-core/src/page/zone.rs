@@ -32,6 +32,7 @@ use crate::sync::Ordering::{Acquire, Relaxed};
 use crate::sync::{AtomicU8, AtomicU32, AtomicUsize};
 use core::marker::PhantomData;
 use core::ptr::NonNull;
+use core::sync::atomic::AtomicBool;
 
 /// A block handed to an owner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,6 +74,8 @@ pub(crate) struct ZoneCore {
     pub(crate) parked: PageList,
     pub(crate) parked_pages: usize,
     pub(crate) releasing: bool,
+    /// The thread that gives back while `releasing` is set, by its token.
+    pub(super) giver: u64,
     pub(super) keep: Keep,
     pub(super) counters: ZoneCounters,
 }
@@ -109,6 +112,8 @@ pub(crate) struct ZonePlan {
 pub(super) struct Shared {
     pub(super) frontier: AtomicU32,
     pub(super) deferred: AtomicU32,
+    /// A giver could not put its blocks back: whoever gives back next does it.
+    pub(super) left_parked: AtomicBool,
     in_use: AtomicUsize,
     holes: AtomicUsize,
 }
@@ -128,6 +133,7 @@ impl<P: Platform> Zone<P> {
                     parked: PageList::new(),
                     parked_pages: 0,
                     releasing: false,
+                    giver: 0,
                     keep: Keep::new(&config.retention, map.page_size()),
                     counters: ZoneCounters::default(),
                 },
@@ -135,6 +141,7 @@ impl<P: Platform> Zone<P> {
             shared: Shared {
                 frontier: AtomicU32::new(plan.start.0),
                 deferred: AtomicU32::new(Pfn::NONE.0),
+                left_parked: AtomicBool::new(false),
                 in_use: AtomicUsize::new(0),
                 holes: AtomicUsize::new(0),
             },

@@ -2,6 +2,8 @@
 //!
 //! ```text
 //!   word   0 = free, otherwise the holder's token
+//!          token + top bit: taken for a fork, and given back after it
+//!          all ones: held for ever, by a thread that this child of a fork does not have
 //! ```
 //!
 //! The word names the holder so that a signal handler which interrupts the holder and wants the
@@ -15,8 +17,15 @@
 //! whether it stands on top of a holder ([`Platform::holds_from`]), and if so gets `Reentered` too.
 //! Every such circle has a waiter of that kind, so it ends.
 //!
+//! A fork takes every lock, so that the child finds all structures whole. What the forking thread
+//! holds already (it forks in a signal handler on top of a holder) stays its own: the handler
+//! returns into the holder's section, in the parent and in the child. Such a thread may be part of
+//! a circle as well, so it waits for a bounded time only; others give way, and begin again. A
+//! lock that was not to be had is out of reach in the child: whoever wants it there gets `Reentered`.
+//!
 //! Invariants
-//! - `lock.named`: a non-zero word is the token of the one thread that holds the lock.
+//! - `lock.named`: a non-zero word is the token of the one thread that holds the lock. Tokens have
+//!   no top bit.
 
 use super::Platform;
 use crate::sync::{AtomicU64, Ordering};
@@ -49,6 +58,11 @@ pub enum LockKind {
 /// holder never goes on.
 pub const ASK_AFTER: u32 = 38;
 
+/// In a word beside the token of a thread that took the lock in order to fork.
+const FOR_FORK: u64 = 1 << 63;
+/// The word of a lock whose holder is not in this process.
+const GONE: u64 = u64::MAX;
+
 /// The caller interrupted the holder of this lock, or of one that comes after it: it must not wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reentered;
@@ -79,12 +93,52 @@ impl RawLock {
     /// The holder's token, or zero.
     #[must_use]
     pub fn holder(&self) -> u64 {
-        self.word.load(Ordering::Relaxed)
+        holder_in(self.word.load(Ordering::Relaxed))
     }
 
-    /// Frees the lock whoever held it: only for the child of a fork, where the holder is gone.
-    pub fn reset(&self) {
-        self.word.store(0, Ordering::Release);
+    /// Whether waiting for this lock has no end: the caller interrupted its holder, or that thread
+    /// is not in this process.
+    #[must_use]
+    pub fn is_out_of_reach<P: Platform>(&self) -> bool {
+        is_out_of_reach(self.word.load(Ordering::Relaxed), P::token())
+    }
+
+    /// Frees the lock whoever held it but the caller: only for the child of a fork, where the
+    /// others are gone, and what the lock protects is whole at any time.
+    pub fn reset<P: Platform>(&self) {
+        if self.holder() != P::token() {
+            self.word.store(0, Ordering::Release);
+        }
+    }
+
+    /// Takes the lock for a fork, unless it is out of reach; asks `go_on` before each
+    /// round of waiting.
+    pub fn acquire_for_fork<P: Platform>(&self, mut go_on: impl FnMut(u32) -> bool) {
+        let mut round = 0;
+        while !P::try_acquire(self) {
+            if self.is_out_of_reach::<P>() || !go_on(round) {
+                return;
+            }
+            P::pause(round);
+            round = round.saturating_add(1);
+        }
+        self.word.store(P::token() | FOR_FORK, Ordering::Relaxed);
+    }
+
+    /// Gives the lock back if it was taken for a fork.
+    pub fn release_after_fork<P: Platform>(&self) {
+        if self.word.load(Ordering::Relaxed) == P::token() | FOR_FORK {
+            P::release_lock(self);
+        }
+    }
+
+    /// The same in the child; a lock of a thread that is not there is out of reach from now on.
+    pub fn settle_in_child<P: Platform>(&self) {
+        self.release_after_fork::<P>();
+        let holder = self.holder();
+        if holder != 0 && holder != P::token() {
+            self.word.store(GONE, Ordering::Relaxed);
+        }
     }
 
     /// Takes the lock if it is free: one compare-and-swap.
@@ -98,8 +152,8 @@ impl RawLock {
     /// Takes the lock, waiting by [`Platform::pause`].
     ///
     /// # Errors
-    /// `Reentered` if the caller is the holder, or interrupted the holder of another lock and this
-    /// one does not come free.
+    /// `Reentered` if the lock is out of reach, or the caller interrupted the holder of another
+    /// lock and this one does not come free.
     #[inline]
     pub fn acquire_spinning<P: Platform>(&self) -> Result<(), Reentered> {
         let token = P::token();
@@ -117,7 +171,7 @@ impl RawLock {
     fn acquire_contended<P: Platform>(&self, token: u64, mut holder: u64) -> Result<(), Reentered> {
         let mut round = 0;
         loop {
-            if holder == token || (round == ASK_AFTER && P::holds_from(self.kind)) {
+            if is_out_of_reach(holder, token) || (round == ASK_AFTER && P::holds_from(self.kind)) {
                 return Err(Reentered);
             }
             P::pause(round);
@@ -141,6 +195,17 @@ impl RawLock {
     pub fn release_now(&self) {
         self.word.store(0, Ordering::Release);
     }
+}
+
+fn holder_in(word: u64) -> u64 {
+    match word {
+        GONE => GONE,
+        _ => word & !FOR_FORK,
+    }
+}
+
+fn is_out_of_reach(word: u64, token: u64) -> bool {
+    word == GONE || holder_in(word) == token
 }
 
 /// Data behind a [`RawLock`], reached through the platform `P`.
@@ -270,6 +335,39 @@ mod tests {
     #[test]
     fn a_handler_that_would_wait_in_a_circle_goes_without_the_lock() {
         assert_eq!(crossed(false, true), [true, false]);
+    }
+
+    /// The words of locks after a fork, as the child leaves them: free, held by the forking thread
+    /// below its handler, and held by another thread.
+    #[test]
+    fn a_fork_leaves_a_lock_with_the_frame_below_and_puts_a_strangers_out_of_reach() {
+        let world = World::enter_new(Setup::default());
+        let locks = [LockKind::Barn, LockKind::List, LockKind::Zone].map(RawLock::new);
+        let [free, below, strange] = &locks;
+        below.acquire_spinning::<Testing>().expect("free");
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                world.enter(CpuId(0));
+                strange.acquire_spinning::<Testing>().expect("free");
+            });
+        });
+        let mut waits = 0;
+        for lock in &locks {
+            lock.acquire_for_fork::<Testing>(|round| {
+                waits = round;
+                round < 100
+            });
+        }
+        assert_eq!(waits, 100, "it waited for the stranger, and not for ever");
+        assert_eq!(free.acquire_spinning::<Testing>(), Err(Reentered));
+        let parent = || strange.release_after_fork::<Testing>();
+        parent();
+        assert_ne!(strange.holder(), 0, "the parent leaves it to its holder");
+        locks.iter().for_each(RawLock::settle_in_child::<Testing>);
+        assert_eq!(free.holder(), 0);
+        assert_eq!(below.holder(), Testing::token());
+        assert_eq!(strange.acquire_spinning::<Testing>(), Err(Reentered));
+        strange.acquire_for_fork::<Testing>(|_| panic!("a child of the child does not wait"));
     }
 
     #[test]

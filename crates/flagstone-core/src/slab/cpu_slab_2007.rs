@@ -181,10 +181,10 @@ impl<P: Platform> Slabs<P> {
 
     fn supply_2007_from(&self, cache: &Cache, here: &CpuSlab, node: &Node) -> Option<()> {
         P::touch(Line::Node, node.address(), Access::Read);
-        if node.nr_partial() == 0 {
+        if node.looks_bare() {
             return None;
         }
-        let mut list = node.list().lock::<P>().ok()?;
+        let mut list = self.list(node).ok()?;
         P::touch(Line::Node, node.address(), Access::Read);
         bump(&here.tally.list_visits, 1);
         let mut pfn = list.head();
@@ -210,9 +210,8 @@ impl<P: Platform> Slabs<P> {
     /// Puts a slab on its node's list; slab lock held.
     fn list_2007(&self, slab: &Slab<'_, P>, here: &CpuSlab, end: End) {
         let node = slab.node();
-        let Ok(mut list) = node.list().lock::<P>() else {
-            self.lost.fetch_add(u64::from(slab.state().free()), Relaxed);
-            return;
+        let Ok(mut list) = self.list(node) else {
+            return self.orphan(node, slab.pfn);
         };
         P::touch(Line::Node, node.address(), Access::Read);
         bump(&here.tally.list_visits, 1);
@@ -347,7 +346,7 @@ impl<P: Platform> Slabs<P> {
     /// handler on top of the list's holder): then it stays there, empty.
     fn unlist_2007(&self, slab: &Slab<'_, P>, here: &CpuSlab) -> bool {
         let node = slab.node();
-        let Ok(mut list) = node.list().lock::<P>() else {
+        let Ok(mut list) = self.list(node) else {
             return false;
         };
         P::touch(Line::Node, node.address(), Access::Read);

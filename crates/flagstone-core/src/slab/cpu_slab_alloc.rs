@@ -133,7 +133,7 @@ impl<P: Platform> Slabs<P> {
                 return false;
             }
             let node = slab.node();
-            let Ok(mut list) = node.list().lock::<P>() else {
+            let Ok(mut list) = self.list(node) else {
                 return false;
             };
             P::touch(Line::Node, node.address(), Access::Read);
@@ -169,14 +169,14 @@ impl<P: Platform> Slabs<P> {
     /// Step 3 on one node.
     fn supply_from_list(&self, cache: &Cache, here: &CpuSlab, node: &Node) -> Option<Supply> {
         P::touch(Line::Node, node.address(), Access::Read);
-        if node.nr_partial() == 0 {
+        if node.looks_bare() {
             return None;
         }
         // From here, as compilers split it: the look above is part of whoever calls.
         let _within = Within::<P>::of(Function::GetPartialNode);
         let mut walk = Walk::default();
         {
-            let mut list = node.list().lock::<P>().ok()?;
+            let mut list = self.list(node).ok()?;
             P::touch(Line::Node, node.address(), Access::Read);
             bump(&here.tally.list_visits, 1);
             let mut pfn = list.head();
@@ -378,12 +378,10 @@ impl<P: Platform> Slabs<P> {
         slab.descriptor.state.store(state.0, Relaxed);
         if !state.is_full() {
             let node = slab.node();
-            match node.list().lock::<P>() {
+            match self.list(node) {
                 Ok(mut list) => self.list_add(node, &mut list, slab.pfn, End::Head),
-                // The list's holder was interrupted too: the rest of this slab is lost.
-                Err(_) => {
-                    self.lost.fetch_add(u64::from(state.free()), Relaxed);
-                }
+                // The list's holder was interrupted too.
+                Err(_) => self.orphan(node, slab.pfn),
             }
         }
         object
@@ -391,7 +389,7 @@ impl<P: Platform> Slabs<P> {
 
     /// One object of the first slab of a node's list, which stays there unless that was its last.
     fn take_beside(&self, cache: &Cache, node: &Node) -> Option<NonNull<u8>> {
-        let mut list = node.list().lock::<P>().ok()?;
+        let mut list = self.list(node).ok()?;
         let pfn = list.head();
         if !pfn.is_some() {
             return None;

@@ -16,7 +16,7 @@
 use super::cache::Cache;
 use super::cpu_slab::{CpuSlab, SlabChain};
 use super::engine::bump;
-use super::node::{End, PartialList};
+use super::node::{End, Node, PartialList};
 use super::sheaf::OwnSheaf;
 use super::slab::{Chain, Slab};
 use super::slabs::Slabs;
@@ -119,11 +119,14 @@ impl<P: Platform> Slabs<P> {
     fn put_with_node_list(&self, slab: &Slab<'_, P>, before: SlabState, after: SlabState) -> bool {
         let cache = slab.cache;
         let node = slab.node();
-        let Ok(mut list) = node.list().lock::<P>() else {
-            // A signal handler interrupted the list's holder: the objects cannot go back now.
-            let lost = before.inuse() - after.inuse();
-            self.lost.fetch_add(u64::from(lost), Relaxed);
-            return true;
+        let Ok(mut list) = self.list(node) else {
+            // A signal handler interrupted the list's holder. A slab on the list stays there, empty;
+            // one that was full waits for the next holder.
+            let done = slab.swap_state(before, after);
+            if done && before.freelist() == NO_OBJECT {
+                self.orphan(node, slab.pfn);
+            }
+            return done;
         };
         P::touch(Line::Node, node.address(), Access::Read);
         bump(&self.cpu_slab_here(cache).tally.list_visits, 1);
@@ -189,9 +192,9 @@ impl<P: Platform> Slabs<P> {
             // SAFETY: the list is ours, its slabs are live slabs of the cache.
             let slab = unsafe { Slab::at(self, cache, pfn) };
             let node = slab.node();
-            let Ok(mut list) = node.list().lock::<P>() else {
-                self.abandon(pfn);
-                break;
+            let Ok(mut list) = self.list(node) else {
+                pfn = self.orphan_first(cache, node, pfn);
+                continue;
             };
             P::touch(Line::Node, node.address(), Access::Read);
             bump(&here.tally.list_visits, 1);
@@ -234,15 +237,18 @@ impl<P: Platform> Slabs<P> {
         next
     }
 
-    /// Slabs that cannot go back because a signal handler interrupted the list's holder.
+    /// The first slab of a drain by a signal handler that interrupted the list's holder; answers
+    /// the next one.
     #[cold]
-    fn abandon(&self, mut pfn: Pfn) {
-        while pfn.is_some() {
-            let descriptor = self.pages().descriptor(pfn);
-            let state = SlabState(descriptor.state.load(Relaxed));
-            self.lost.fetch_add(u64::from(state.free()), Relaxed);
-            pfn = Pfn(descriptor.next.load(Relaxed));
+    fn orphan_first(&self, cache: &Cache, node: &Node, pfn: Pfn) -> Pfn {
+        // SAFETY: as in `drain`.
+        let slab = unsafe { Slab::at(self, cache, pfn) };
+        let next = Pfn(slab.descriptor.next.load(Relaxed));
+        if cache.parts.freezes_partial {
+            slab.unfreeze();
         }
+        self.orphan(node, pfn);
+        next
     }
 
     /// Gives an empty slab that is on no list back to the page layer.

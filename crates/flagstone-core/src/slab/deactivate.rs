@@ -105,13 +105,10 @@ impl<P: Platform> Slabs<P> {
             let after = self.settled(slab, private, state);
             let surplus = after.is_empty() && slab.cache.is_surplus(node.nr_partial());
             let mut list = None;
-            if !surplus && after.freelist() != NO_OBJECT {
-                list = node.list().lock::<P>().ok();
+            let listed = !surplus && after.freelist() != NO_OBJECT;
+            if listed {
+                list = self.list(node).ok();
                 P::touch(Line::Node, node.address(), Access::Read);
-                if list.is_none() {
-                    // The holder was interrupted: what is free in this slab is lost.
-                    self.lost.fetch_add(u64::from(after.free()), Relaxed);
-                }
             }
             slab.touch(Access::Atomic);
             if !slab.swap_state(state, after) {
@@ -120,6 +117,9 @@ impl<P: Platform> Slabs<P> {
             if let Some(mut list) = list {
                 bump(&self.cpu_slab_here(slab.cache).tally.list_visits, 1);
                 self.list_add(node, &mut list, slab.pfn, end);
+            } else if listed {
+                // A signal handler on top of the list's holder.
+                self.orphan(node, slab.pfn);
             } else if surplus {
                 self.discard(slab);
             }
@@ -141,9 +141,8 @@ impl<P: Platform> Slabs<P> {
         if after.is_empty() && slab.cache.is_surplus(node.nr_partial()) {
             self.discard(slab);
         } else if after.freelist() != NO_OBJECT {
-            let Ok(mut list) = node.list().lock::<P>() else {
-                self.lost.fetch_add(u64::from(after.free()), Relaxed);
-                return;
+            let Ok(mut list) = self.list(node) else {
+                return self.orphan(node, slab.pfn);
             };
             P::touch(Line::Node, node.address(), Access::Read);
             bump(&self.cpu_slab_here(slab.cache).tally.list_visits, 1);

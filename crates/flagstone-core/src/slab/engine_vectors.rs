@@ -313,7 +313,7 @@ fn a_free_that_finds_its_slab_locked_is_put_aside() {
     assert!(taken, "the other thread holds the slab's lock now");
     give(&slabs, cache, [objects[0]]);
     assert_eq!(slabs.cpu_held(cache).deferred_objects, 1);
-    lock.reset();
+    lock.reset::<Testing>();
     give(&slabs, cache, [objects[1]]);
     assert_eq!(slabs.cpu_held(cache).deferred_objects, 1);
     slabs.flush_cpus(cache);

@@ -35,6 +35,7 @@ mod geometry;
 mod index_set;
 mod means;
 mod node;
+mod orphans;
 mod refill;
 mod sheaf;
 mod shrink;

@@ -42,6 +42,8 @@ pub enum End {
 pub struct Node {
     list: Lock<PartialList>,
     nr_partial: AtomicU32,
+    /// First of the slabs that wait for a holder of the lock (`orphans.rs`).
+    pub(super) orphans: AtomicU32,
     /// Slabs of the cache on this node, full ones included.
     pub slabs: AtomicU32,
     /// Objects of slabs on the partial list that are free, as last counted by upkeep.
@@ -61,6 +63,7 @@ impl Node {
         Self {
             list: Lock::new(LockKind::List, PartialList::EMPTY),
             nr_partial: AtomicU32::new(0),
+            orphans: AtomicU32::new(Pfn::NONE.0),
             slabs: AtomicU32::new(0),
             refills: AtomicU64::new(0),
             flushes: AtomicU64::new(0),
@@ -87,6 +90,20 @@ impl Node {
     #[must_use]
     pub fn nr_partial(&self) -> u32 {
         self.nr_partial.load(Relaxed)
+    }
+
+    /// Whether slabs wait for a holder of the lock.
+    #[inline]
+    #[must_use]
+    pub fn has_orphans(&self) -> bool {
+        self.orphans.load(Relaxed) != Pfn::NONE.0
+    }
+
+    /// Whether there is nothing to take from the list; racy without the lock.
+    #[inline]
+    #[must_use]
+    pub fn looks_bare(&self) -> bool {
+        self.nr_partial() == 0 && !self.has_orphans()
     }
 
     /// The address of the lock's line, for the seam's `touch`.

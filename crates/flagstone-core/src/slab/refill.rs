@@ -42,7 +42,7 @@ impl<P: Platform> Slabs<P> {
     }
 
     fn refill_from_list(&self, cache: &Cache, node: &Node, sheaf: &mut OwnSheaf) -> u32 {
-        if node.nr_partial() == 0 {
+        if node.looks_bare() {
             return 0;
         }
         let mut isolated = [Pfn::NONE; ISOLATED_MAX];
@@ -77,7 +77,7 @@ impl<P: Platform> Slabs<P> {
         want: u32,
         isolated: &mut [Pfn; ISOLATED_MAX],
     ) -> usize {
-        let Ok(mut list) = node.list().lock::<P>() else {
+        let Ok(mut list) = self.list(node) else {
             return 0;
         };
         P::touch(Line::Node, node.address(), Access::Write);
@@ -106,8 +106,8 @@ impl<P: Platform> Slabs<P> {
         let mut surplus = [Pfn::NONE; ISOLATED_MAX];
         let mut surplus_len = 0;
         {
-            let Ok(mut list) = node.list().lock::<P>() else {
-                self.lost.fetch_add(slabs.len() as u64, Relaxed);
+            let Ok(mut list) = self.list(node) else {
+                slabs.iter().for_each(|&pfn| self.orphan(node, pfn));
                 return;
             };
             P::touch(Line::Node, node.address(), Access::Write);
@@ -229,10 +229,10 @@ impl<P: Platform> Slabs<P> {
     }
 
     fn take_one_from_list(&self, cache: &Cache, node: &Node) -> Option<NonNull<u8>> {
-        if node.nr_partial() == 0 {
+        if node.looks_bare() {
             return None;
         }
-        let mut list = node.list().lock::<P>().ok()?;
+        let mut list = self.list(node).ok()?;
         P::touch(Line::Node, node.address(), Access::Write);
         let at = |pfn| self.pages().descriptor(pfn);
         let pfn = list.head();

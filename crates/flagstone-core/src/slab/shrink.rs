@@ -144,7 +144,7 @@ impl<P: Platform> Slabs<P> {
             let mut empty = [Pfn::NONE; BATCH];
             let mut found = 0;
             {
-                let Ok(mut list) = node.list().lock::<P>() else {
+                let Ok(mut list) = self.list(node) else {
                     return;
                 };
                 let at = |pfn| self.pages().descriptor(pfn);

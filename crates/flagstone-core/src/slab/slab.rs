@@ -316,11 +316,14 @@ impl<'a, P: Platform> Slab<'a, P> {
     #[inline(never)]
     fn put_with_list(&self, before: SlabState, after: SlabState) -> bool {
         let node = self.node();
-        let Ok(mut list) = node.list().lock::<P>() else {
-            // A signal handler interrupted the holder of this list: the object cannot go back
-            // now. Count it as lost rather than wait for ourselves.
-            self.slabs.lost.fetch_add(1, Relaxed);
-            return true;
+        let Ok(mut list) = self.slabs.list(node) else {
+            // A signal handler interrupted the holder of this list. A slab on the list stays there,
+            // empty; one that was full waits for the next holder.
+            let done = self.swap_state(before, after);
+            if done && before.is_full() {
+                self.slabs.orphan(node, self.pfn);
+            }
+            return done;
         };
         P::touch(Line::Node, node.address(), Access::Write);
         if !self.swap_state(before, after) {

@@ -131,7 +131,7 @@ impl<P: Platform> Slabs<P> {
     }
 
     fn unlink_some(&self, node: &Node, batch: &mut [Pfn]) -> usize {
-        let Ok(mut list) = node.list().lock::<P>() else {
+        let Ok(mut list) = self.list(node) else {
             return 0;
         };
         let at = |pfn| self.pages().descriptor(pfn);

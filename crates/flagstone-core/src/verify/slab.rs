@@ -131,7 +131,10 @@ pub fn check_cache<P: Platform>(slabs: &Slabs<P>, cache: &Cache) -> Checked {
     let mut frozen = 0;
     for node in (0..slabs.node_count()).map(NodeId) {
         let census = check_node(slabs, cache, node)?;
-        isolated += census.isolated;
+        let orphans = slabs.orphans(cache, node);
+        let known = orphans <= census.isolated;
+        holds(cache, Pfn::NONE, "slab.one-isolator", known)?;
+        isolated += census.isolated - orphans;
         frozen += census.frozen;
     }
     match cache.engine() {

@@ -24,6 +24,8 @@ pub struct Sample<'a> {
     pub ready: &'a Ready<Linux>,
     /// Resident bytes of the process, if the kernel says.
     pub resident: Option<u64>,
+    /// Whether the kernel tells which pages are resident.
+    pub tells_pages: bool,
     /// When.
     pub moment: Moment,
     /// Whose.
@@ -79,6 +81,7 @@ fn head(json: &mut Json<'_>, sample: &Sample<'_>, samples: u64) {
     json.number("page_bytes", Linux::page_size().bytes() as u64);
     json.number("cpus", u64::from(Linux::cpu_count()));
     json.truth("restartable_sequences", Linux::fast_slots());
+    json.truth("resident_pages_told", sample.tells_pages);
     json.maybe("rss_bytes", sample.resident);
     json.maybe("peak_rss_bytes", process::resident_peak());
 }

@@ -161,6 +161,7 @@ fn sample(ready: &Ready<Linux>, room: &mut Room, moment: Moment) {
         let off = resident.is_some_and(|size| size.abs_diff(sum) * CLOSES_WITHIN > size);
         (!off || again + 1 == TRIES).then_some(resident)
     });
+    let tells_pages = room.resident.tells_pages();
     room.resident.close();
     let Some(resident) = measured else { return };
     room.samples += 1;
@@ -173,6 +174,7 @@ fn sample(ready: &Ready<Linux>, room: &mut Room, moment: Moment) {
     let sample = Sample {
         ready,
         resident,
+        tells_pages,
         moment,
         process: PROCESS.load(Relaxed),
     };

@@ -2,8 +2,10 @@
 
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering};
+use flagstone_core::platform::Platform;
 use flagstone_core::stats::{Ledger, Survey};
+use flagstone_linux::Linux;
 use flagstone_linux::residency::Resident;
 
 /// Longest directory name, in bytes.
@@ -63,7 +65,8 @@ impl Room {
 
 /// A room and whether somebody is in it.
 pub struct Shared {
-    taken: AtomicBool,
+    /// The token of the thread inside; zero for none.
+    taken: AtomicU64,
     room: UnsafeCell<Room>,
 }
 
@@ -72,7 +75,7 @@ unsafe impl Sync for Shared {}
 
 /// The room of this process.
 pub static ROOM: Shared = Shared {
-    taken: AtomicBool::new(false),
+    taken: AtomicU64::new(0),
     room: UnsafeCell::new(Room::new()),
 };
 
@@ -80,7 +83,10 @@ impl Shared {
     /// The room, unless somebody is in it.
     pub fn enter(&'static self) -> Option<Inside> {
         // Made only if the room was free: dropping one opens the room.
-        (!self.taken.swap(true, Ordering::Acquire)).then(|| Inside(self))
+        self.taken
+            .compare_exchange(0, Linux::token(), Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
+            .then(|| Inside(self))
     }
 
     /// The room, after a while if need be; `None` if whoever is in it does not leave (it may be
@@ -95,15 +101,19 @@ impl Shared {
         })
     }
 
-    /// In the child of a fork: whoever was inside does not exist here, and no sample was taken.
+    /// In the child of a fork: whoever was inside does not exist here, and no sample was taken. But
+    /// where the caller is inside itself, below a signal handler that forked, it goes on.
     pub fn forget(&'static self) {
-        self.taken.store(true, Ordering::Relaxed);
+        if self.taken.load(Ordering::Relaxed) == Linux::token() {
+            return;
+        }
+        self.taken.store(Linux::token(), Ordering::Relaxed);
         // SAFETY: the only thread of a new process, which took the room on the line above.
         let room = unsafe { &mut *self.room.get() };
         room.samples = 0;
         room.peak_bytes = 0;
         room.peak = Ledger::EMPTY;
-        self.taken.store(false, Ordering::Release);
+        self.taken.store(0, Ordering::Release);
     }
 }
 
@@ -128,6 +138,6 @@ impl DerefMut for Inside {
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        self.0.taken.store(false, Ordering::Release);
+        self.0.taken.store(0, Ordering::Release);
     }
 }

@@ -88,7 +88,9 @@ impl Socket {
     fn unlink(&self, vm: &Vm) -> Option<Message> {
         let _held = self.lock.lock::<Virtual>();
         vm.spend(UNLINKING);
-        self.inbox.poll(vm)
+        let message = self.inbox.poll(vm)?;
+        vm.expect_next(message.data.as_ptr());
+        Some(message)
     }
 }
 

@@ -55,6 +55,8 @@ pub struct Outcome {
     pub at_exit: bool,
     pub samples: u64,
     pub restartable_sequences: Option<bool>,
+    /// Whether the kernel told which pages are resident.
+    pub resident_pages_told: Option<bool>,
     pub caches: Vec<Cache>,
     pub rss_bytes: Option<u64>,
     pub ledger: Vec<Entry>,
@@ -88,6 +90,7 @@ impl Outcome {
             at_exit: main.is_some_and(|m| m.at_exit),
             samples: main.map_or(0, |m| m.samples),
             restartable_sequences: main.map(|m| m.restartable_sequences),
+            resident_pages_told: main.and_then(|m| m.resident_pages_told),
             caches,
             rss_bytes: main.and_then(|m| m.rss_bytes),
             ledger: main.map(|m| entries(&m.ledger)).unwrap_or_default(),
@@ -104,13 +107,16 @@ impl Outcome {
 /// The largest resident size of any of the run's processes.
 ///
 /// The kernel counts from before the command was loaded, when its process was still a copy of
-/// this one; a figure no larger than that tells nothing, and the processes' own serve.
+/// this one; a figure no larger than that tells nothing, and the processes' own serve. It also
+/// keeps its counters per CPU and looks at them approximately (since Linux 6.2 up to 32 pages a
+/// CPU may be missing), so a sample, which counts pages, may have seen more.
 fn peak_rss_kib(ended: &Ended, found: &Found) -> u64 {
     let own = found.main.iter().chain(&found.others);
-    let reported = own.map(|r| r.peak_bytes().div_ceil(1024)).max();
+    let reported = own.clone().map(|r| r.peak_bytes().div_ceil(1024)).max();
+    let sampled = own.map(|r| r.peak.rss_bytes.div_ceil(1024)).max();
     match reported {
         Some(reported) if ended.max_rss_kib <= ended.own_rss_kib => reported,
-        _ => ended.max_rss_kib,
+        _ => ended.max_rss_kib.max(sampled.unwrap_or(0)),
     }
 }
 

@@ -127,6 +127,8 @@ pub struct Report {
     pub at_exit: bool,
     pub samples: u64,
     pub restartable_sequences: bool,
+    #[serde(default)]
+    pub resident_pages_told: Option<bool>,
     pub rss_bytes: Option<u64>,
     pub peak_rss_bytes: Option<u64>,
     pub caches: Vec<Cache>,

@@ -178,12 +178,21 @@ fn ledger(out: &mut String, outcome: &Outcome, screen: Screen) {
         }
     }
     push_table(out, &mut table);
+    if outcome.resident_pages_told == Some(false) {
+        out.push_str(NOT_COMPARABLE);
+    }
     memo(
         out,
         &outcome.not_resident,
         outcome.ledger.iter().any(|e| e.sampled),
     );
 }
+
+/// Said where the sum cannot meet the kernel's figure.
+const NOT_COMPARABLE: &str = "\
+This kernel does not tell which pages are resident (gVisor does not), so the
+lines count all that is mapped; the sum cannot be compared with its figure.
+";
 
 /// How the sum compares with what the kernel counts.
 fn closing(sum: u64, resident: Option<u64>) -> String {

@@ -51,6 +51,7 @@ fn outcome() -> Outcome {
         at_exit: true,
         samples: 4,
         restartable_sequences: Some(true),
+        resident_pages_told: Some(true),
         caches: (0..40)
             .map(|index| cache(&format!("malloc-{index}"), 100_000_000))
             .collect(),
@@ -106,6 +107,16 @@ fn the_sum_is_compared_with_what_the_kernel_counts() {
         "The kernel counts 100 B (+2.00 %)."
     );
     assert!(closing(1, None).contains("could not be read"));
+}
+
+#[test]
+fn where_the_kernel_does_not_tell_pages_apart_the_ledger_says_so() {
+    let mut outcome = outcome();
+    assert!(!plain(&outcome, 80).contains("does not tell"));
+    outcome.resident_pages_told = Some(false);
+    let text = plain(&outcome, 80);
+    assert!(text.contains("cannot be compared"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80));
 }
 
 #[test]

@@ -1,0 +1,128 @@
+//! The heap around a fork: the child finds every structure whole and every lock free.
+//!
+//! ```text
+//!   prepare   every lock is taken, in order, by one thread at a time
+//!   parent    they are given back
+//!   child     the same; what threads that are not there had begun is finished
+//! ```
+//!
+//! A fork in a signal handler on top of a lock's holder is the odd one: that lock stays the
+//! holder's, which goes on after the handler in both processes (`platform/lock.rs`).
+
+use super::bootstrap::Ready;
+use super::heap::Heap;
+use crate::platform::{ASK_AFTER, LockKind, Platform, RawLock};
+use crate::sync::Ordering::Relaxed;
+use core::sync::atomic::{AtomicBool, AtomicU32};
+
+/// Rounds for which a fork on top of a lock's holder waits for other locks: about 50 ms. Who holds
+/// them may wait for what the thread below the handler holds, and then the wait would have no end.
+const PATIENCE: u32 = 100;
+
+/// The fork that is under way.
+#[derive(Debug)]
+pub(super) struct Forking {
+    /// Held from before the first lock until after the last.
+    lock: RawLock,
+    /// Forks within each other, of the lock's holder.
+    depth: AtomicU32,
+    /// Whether the outermost of them began on top of a lock's holder.
+    on_top: AtomicBool,
+}
+
+impl Forking {
+    pub(super) fn new() -> Self {
+        Self {
+            lock: RawLock::new(LockKind::Heap),
+            depth: AtomicU32::new(0),
+            on_top: AtomicBool::new(false),
+        }
+    }
+
+    fn begin<P: Platform>(&self, on_top: bool, go_on: impl FnMut(u32) -> bool) {
+        self.lock.acquire_for_fork::<P>(go_on);
+        if self.lock.holder() == P::token() {
+            let depth = self.depth.fetch_add(1, Relaxed);
+            self.on_top.store(on_top || depth > 0, Relaxed);
+        }
+    }
+
+    /// Ends one fork; whether it was the outermost.
+    fn is_over<P: Platform>(&self) -> bool {
+        self.lock.holder() != P::token() || self.depth.fetch_sub(1, Relaxed) == 1
+    }
+}
+
+impl<P: Platform> Ready<P> {
+    /// Before a fork: takes every lock, so that the child finds all structures whole. One thread at
+    /// a time; a fork inside a fork (in a signal handler) takes what is still missing.
+    ///
+    /// `false` where a lock does not come free soon: nothing is held then, so that whoever has the
+    /// lock, and may need another one first, goes on; the caller pauses and begins again. A
+    /// thread on top of a lock's holder cannot give way like that.
+    pub fn fork_prepare(&self) -> bool {
+        let on_top = self.holds_from(LockKind::Heap);
+        let mut patience = PATIENCE;
+        let mut gives_way = false;
+        let mut go_on = |round: u32| {
+            patience = patience.saturating_sub(u32::from(on_top));
+            gives_way |= !on_top && round >= ASK_AFTER;
+            patience > 0 && !gives_way
+        };
+        self.forking.begin::<P>(on_top, &mut go_on);
+        self.each_lock(|lock| lock.acquire_for_fork::<P>(&mut go_on));
+        if gives_way {
+            self.fork_parent();
+        }
+        !gives_way
+    }
+
+    /// After a fork, in the parent: gives the locks back.
+    pub fn fork_parent(&self) {
+        self.fork_end(RawLock::release_after_fork::<P>);
+    }
+
+    /// After a fork, in the child: gives the locks back, and finishes what other threads had begun.
+    pub fn fork_child(&self) {
+        let alone = self.forking.lock.holder() == P::token();
+        let on_top = !alone || self.forking.on_top.load(Relaxed);
+        if self.fork_end(RawLock::settle_in_child::<P>) && !on_top {
+            self.slabs.pages().recover_after_fork();
+        }
+    }
+
+    /// Ends a fork; if it was the outermost, lets `give_back` have all locks.
+    fn fork_end(&self, give_back: fn(&RawLock)) -> bool {
+        let over = self.forking.is_over::<P>();
+        if over {
+            self.each_lock(give_back);
+            give_back(&self.forking.lock);
+        }
+        over
+    }
+}
+
+impl<P: Platform> Heap<P> {
+    /// See [`Ready::fork_prepare`].
+    pub fn fork_prepare(&self) -> bool {
+        self.ready_if_built().is_none_or(Ready::fork_prepare)
+    }
+
+    /// See [`Ready::fork_parent`].
+    pub fn fork_parent(&self) {
+        if let Some(ready) = self.ready_if_built() {
+            ready.fork_parent();
+        }
+    }
+
+    /// See [`Ready::fork_child`].
+    pub fn fork_child(&self) {
+        if let Some(ready) = self.ready_if_built() {
+            ready.fork_child();
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+#[path = "fork_tests.rs"]
+mod tests;

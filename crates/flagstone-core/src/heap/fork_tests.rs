@@ -1,0 +1,152 @@
+use crate::base::{CpuId, NodeId};
+use crate::heap::{Heap, HeapConfig, Ready};
+use crate::platform::testing::{Setup, Testing, World};
+use crate::platform::{LockKind, Platform};
+use crate::policy::Policy;
+use crate::verify::check_heap;
+use std::boxed::Box;
+use std::sync::{Arc, Barrier};
+use std::vec::Vec;
+
+const MIB: usize = 1 << 20;
+
+fn heap() -> (Arc<World>, Box<Heap<Testing>>) {
+    let world = World::enter_new(Setup::default());
+    let heap = Box::new(Heap::new());
+    let config = HeapConfig {
+        policy: Policy::default(),
+        span_bytes: 256 * MIB,
+    };
+    heap.init(&config).expect("memory for the tables");
+    (world, heap)
+}
+
+fn ready(heap: &Heap<Testing>) -> &Ready<Testing> {
+    heap.ready_if_built().expect("built")
+}
+
+fn held(heap: &Heap<Testing>) -> usize {
+    let mut held = 0;
+    ready(heap).each_lock(|lock| held += usize::from(lock.holder() != 0));
+    held
+}
+
+#[test]
+fn a_fork_holds_everything_and_both_sides_give_it_back() {
+    let (_world, heap) = heap();
+    for end in [Heap::fork_parent, Heap::fork_child] {
+        assert!(heap.fork_prepare());
+        let mut free = 0;
+        ready(&heap).each_lock(|lock| free += usize::from(lock.holder() == 0));
+        assert_eq!(free, 0);
+        assert!(heap.holds_from(LockKind::Heap), "handlers go without");
+        end(&heap);
+        assert_eq!(held(&heap), 0);
+    }
+}
+
+#[test]
+fn a_fork_in_a_handler_leaves_its_lock_to_the_thread_below() {
+    let (_world, heap) = heap();
+    let block = heap.alloc(100).expect("memory");
+    let table = ready(&heap).slabs().registry_lock();
+    for end in [Heap::fork_parent, Heap::fork_child] {
+        Testing::acquire(table).expect("free");
+        assert!(heap.fork_prepare());
+        end(&heap);
+        assert_eq!((held(&heap), table.holder()), (1, Testing::token()));
+        Testing::release_lock(table);
+    }
+    // SAFETY: allocated above, freed once.
+    unsafe { heap.free(block.as_ptr()) };
+    assert_eq!(check_heap(ready(&heap)), Ok(()));
+}
+
+#[test]
+fn a_fork_inside_a_fork_leaves_the_outer_ones_locks_held() {
+    let (_world, heap) = heap();
+    assert!(heap.fork_prepare());
+    let all = held(&heap);
+    assert!(heap.fork_prepare());
+    heap.fork_child();
+    assert_eq!(held(&heap), all);
+    heap.fork_parent();
+    assert_eq!(held(&heap), 0);
+}
+
+#[test]
+fn a_child_whose_lock_went_with_a_strangers_thread_gets_memory_all_the_same() {
+    let (world, heap) = heap();
+    let node = ready(&heap).slabs().pages();
+    let (below, strange) = (ready(&heap).slabs().registry_lock(), {
+        let cache = ready(&heap).slabs().live_caches().last().expect("caches");
+        ready(&heap).slabs().node(cache.id(), NodeId(0)).raw_lock()
+    });
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            world.enter(CpuId(0));
+            Testing::acquire(strange).expect("free");
+        });
+    });
+    Testing::acquire(below).expect("free");
+    assert!(heap.fork_prepare());
+    heap.fork_child();
+    Testing::release_lock(below);
+    assert_eq!(held(&heap), 1);
+    let blocks: Vec<_> = [100, 30_000, 32_000, 100_000, 5 * MIB]
+        .map(|size| heap.alloc(size).expect("memory"))
+        .into();
+    for block in blocks {
+        // SAFETY: allocated above, freed once.
+        unsafe { heap.free(block.as_ptr()) };
+    }
+    assert!(node.snapshot().total.in_use_pages > 0);
+}
+
+#[test]
+fn a_huge_block_freed_on_top_of_its_tables_holder_goes_back_at_the_next_call() {
+    let (world, heap) = heap();
+    let [block, next] = [5, 6].map(|mib| heap.alloc(mib * MIB).expect("memory"));
+    let before = world.committed_bytes();
+    let table = ready(&heap).huge_table().expect("free");
+    // SAFETY: live blocks; the first is freed once.
+    unsafe {
+        assert_eq!(heap.usable_size(next.as_ptr()), 0, "nobody knows");
+        assert_eq!(heap.realloc(next, 7 * MIB), None, "and it stays as it was");
+        heap.free(block.as_ptr());
+    }
+    drop(table);
+    // SAFETY: freed once.
+    unsafe { heap.free(next.as_ptr()) };
+    ready(&heap).trim(0);
+    assert!(world.committed_bytes() + 11 * MIB <= before);
+    assert_eq!(check_heap(ready(&heap)), Ok(()));
+}
+
+#[test]
+fn a_fork_that_would_wait_with_locks_held_gives_way() {
+    let (world, heap) = heap();
+    let table = ready(&heap).slabs().registry_lock();
+    let (held_there, given_way) = (Barrier::new(2), Barrier::new(2));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            world.enter(CpuId(0));
+            Testing::acquire(table).expect("free");
+            held_there.wait();
+            given_way.wait();
+            assert!(
+                heap.fork_prepare(),
+                "on top of the holder: nobody else holds anything"
+            );
+            heap.fork_parent();
+            Testing::release_lock(table);
+        });
+        held_there.wait();
+        assert!(!heap.fork_prepare());
+        assert_eq!(held(&heap), 1, "what the other holds");
+        given_way.wait();
+        while !heap.fork_prepare() {}
+        heap.fork_parent();
+    });
+    assert_eq!(held(&heap), 0);
+}

@@ -1,0 +1,82 @@
+//! Slabs without a home: those a signal handler could not put on a list, since it stands on top
+//! of the holder of the list's lock.
+//!
+//! ```text
+//!   orphans ─► slab ─► slab ─► ∅      pushed by handlers, taken whole by the next holder of the lock
+//! ```
+//!
+//! An orphan is like a slab that somebody isolated: frees go to it, nobody takes from it, and it
+//! stays even when it becomes empty. Pushing is a compare-and-swap on the head; taking all is
+//! one swap, so a slab cannot be taken twice and no tag is needed.
+//!
+//! Invariants
+//! - `slab.one-isolator`: a slab at rest that is not full and on no list is an orphan.
+
+use super::cache::Cache;
+use super::node::{End, Node, PartialList};
+use super::slabs::Slabs;
+use crate::base::{NodeId, Pfn};
+use crate::platform::{Guard, Platform, Reentered};
+use crate::sync::Ordering::{AcqRel, Relaxed, Release};
+
+impl<P: Platform> Slabs<P> {
+    /// A node's partial list with its lock, and on it what handlers had to leave.
+    ///
+    /// # Errors
+    /// `Reentered` on top of the lock's holder.
+    #[inline]
+    pub(crate) fn list<'a>(&self, node: &'a Node) -> Result<Guard<'a, P, PartialList>, Reentered> {
+        let mut list = node.list().lock::<P>()?;
+        if node.has_orphans() {
+            self.adopt(node, &mut list);
+        }
+        Ok(list)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn adopt(&self, node: &Node, list: &mut PartialList) {
+        let at = |pfn| self.pages().descriptor(pfn);
+        let mut pfn = Pfn(node.orphans.swap(Pfn::NONE.0, AcqRel));
+        while pfn.is_some() {
+            let next = Pfn(at(pfn).next.load(Relaxed));
+            node.link(list, at, pfn, End::Tail);
+            pfn = next;
+        }
+    }
+
+    /// Leaves a slab that is on no list, and that the caller isolated or has just made partial, for
+    /// the next holder of the list's lock.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn orphan(&self, node: &Node, pfn: Pfn) {
+        let slab = self.pages().descriptor(pfn);
+        let mut first = node.orphans.load(Relaxed);
+        loop {
+            slab.next.store(first, Relaxed);
+            let swapped = node
+                .orphans
+                .compare_exchange_weak(first, pfn.0, Release, Relaxed);
+            match swapped {
+                Ok(_) => return,
+                Err(now) => first = now,
+            }
+        }
+    }
+
+    /// Slabs that wait for a holder of the lock; exact when no other thread is at work.
+    #[must_use]
+    pub fn orphans(&self, cache: &Cache, node: NodeId) -> u64 {
+        let mut pfn = Pfn(self.node(cache.id(), node).orphans.load(Relaxed));
+        let mut count = 0;
+        while pfn.is_some() {
+            count += 1;
+            pfn = Pfn(self.pages().descriptor(pfn).next.load(Relaxed));
+        }
+        count
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+#[path = "orphans_tests.rs"]
+mod tests;
