@@ -13,6 +13,10 @@ const STILL: f64 = 0.2;
 /// the figure.
 const SPREAD: f64 = 0.25;
 
+/// By what part the program alone may take longer than at its best during a comparison: beyond it the
+/// whole CPU is slowed down from outside.
+const SLOWER: f64 = 0.15;
+
 /// Undisturbed stretches a real run needs.
 const CLEAN: usize = 8;
 
@@ -60,6 +64,8 @@ pub(super) struct Seen {
     pub(super) clean: usize,
     /// The middle one over the one quoted, less one.
     pub(super) spread: f64,
+    /// By what part the same took longer at another time, where that is known.
+    pub(super) slower: f64,
 }
 
 impl Seen {
@@ -69,6 +75,7 @@ impl Seen {
         undisturbed: 100.0,
         clean: CLEAN,
         spread: 0.0,
+        slower: 0.0,
     };
 
     /// The figure of these stretches, of which the last argument says how many there were in all.
@@ -80,6 +87,7 @@ impl Seen {
             undisturbed: clean as f64 / all.max(1) as f64 * 100.0,
             clean,
             spread: middle / ns.max(f64::MIN_POSITIVE) - 1.0,
+            slower: 0.0,
         }
     }
 
@@ -95,7 +103,7 @@ impl Seen {
 
     /// Whether the figure may be quoted.
     pub(super) fn is_calm(self) -> bool {
-        self.unrest() <= SPREAD
+        self.unrest() <= SPREAD && self.slower <= SLOWER
     }
 }
 
@@ -121,6 +129,7 @@ mod tests {
             undisturbed: 50.0,
             clean,
             spread,
+            slower: 0.0,
         }
     }
 
@@ -128,6 +137,11 @@ mod tests {
     fn a_run_is_calm_when_enough_of_it_was_undisturbed_and_lies_together() {
         assert!(seen(8, 0.1).is_calm());
         assert!(!seen(8, 0.3).is_calm());
+        let slowed = Seen {
+            slower: 0.3,
+            ..seen(8, 0.1)
+        };
+        assert!(!slowed.is_calm(), "the whole CPU was slow");
         assert!(!seen(7, 0.0).is_calm(), "too little to tell");
         assert!(seen(7, 0.0).unrest() < seen(0, 0.0).unrest());
     }
