@@ -6,6 +6,7 @@
 use crate::init::{heap, static_heap};
 use core::ffi::c_void;
 use core::ptr::{NonNull, null_mut};
+use flagstone_core::heap::Freed;
 use flagstone_core::platform::{Fault, Platform};
 use flagstone_linux::Linux;
 
@@ -30,6 +31,17 @@ pub fn or_null(block: Option<NonNull<u8>>) -> *mut c_void {
 #[inline(never)]
 extern "C" fn malloc_cold(size: usize) -> *mut c_void {
     or_null(heap().and_then(|heap| heap.alloc_cold(size)))
+}
+
+/// `free` of a block that bears its mark already, put on by a fast path that found no room.
+///
+/// # Safety
+/// 1. As for [`release`]; the caller put the mark on.
+#[cold]
+#[inline(never)]
+pub unsafe extern "C" fn release_marked(address: *mut c_void) {
+    // SAFETY: obligation 1.
+    unsafe { static_heap().free_marked(address.cast()) };
 }
 
 #[cold]
@@ -60,10 +72,13 @@ pub fn allocate(size: usize) -> *mut c_void {
 /// 1. `address` is null or a live block, which nobody uses again.
 #[inline(always)]
 pub unsafe fn release(address: *mut c_void) {
-    // SAFETY: obligation 1.
-    if unsafe { !static_heap().free_fast(address.cast()) } {
-        // SAFETY: obligation 1.
-        unsafe { free_cold(address) };
+    // SAFETY: obligation 1; the fast half says who put the mark on.
+    unsafe {
+        match static_heap().free_fast(address.cast()) {
+            Freed::Done => {}
+            Freed::Marked => release_marked(address),
+            Freed::NotAtAll => free_cold(address),
+        }
     }
 }
 

@@ -1,5 +1,9 @@
 //! Allocator operations that the virtual machine simulates in a second of one core.
 //!
+//! An operation is the same in every workload: one object or one block of pages that a program
+//! takes or gives back, the machine's preparation included. It is not the harness's operation (an
+//! mmap1 is 33 of these, a message of AF_UNIX 16), and not what the allocator does underneath.
+//!
 //! ```text
 //! cargo bench -p flagstone-sim --bench speed
 //! ```

@@ -99,10 +99,12 @@ impl DataCache {
         if hit { 0 } else { lines * costs.data_line }
     }
 
-    /// Uses that do not depend on the allocator: the rest of a program's data.
-    pub fn other_uses(&mut self, lines: u64, misses: u64) {
+    /// Uses that do not depend on the allocator: the rest of a program's data. What misses is brought
+    /// in, and takes room from everything else.
+    pub fn other_uses(&mut self, cluster: usize, lines: u64, misses: u64) {
         self.uses += lines;
         self.misses += misses;
+        self.fill[cluster] += misses * 64;
     }
 
     /// Line uses and misses so far.
@@ -138,5 +140,19 @@ mod tests {
             cache.touch_page(1, 0, 4096, &costs) > 0,
             "another cluster's cache is cold"
         );
+    }
+
+    #[test]
+    fn other_data_that_misses_pushes_pages_out_of_its_own_cache_only() {
+        let costs = Costs::new(&Machine::named("intel-2s-128").unwrap());
+        let mut cache = DataCache::new(2, 16 * 4096, (0, 1 << 20, 4096)).unwrap();
+        let mut costs_after = |lines: u64, cluster: usize| {
+            cache.touch_page(0, 0, 4096, &costs);
+            cache.other_uses(cluster, lines, lines);
+            cache.touch_page(0, 0, 4096, &costs)
+        };
+        assert_eq!(costs_after(15 * 64, 0), 0, "15 of 16 pages' worth");
+        assert!(costs_after(16 * 64, 0) > 0);
+        assert_eq!(costs_after(16 * 64, 1), 0, "the other cache's");
     }
 }

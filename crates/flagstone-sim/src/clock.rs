@@ -267,7 +267,8 @@ impl Vm {
     /// what they cost is part of its think time.
     pub fn use_own_data(&self, lines: u64, misses_1024: u64) {
         let misses = lines * misses_1024 / 1024;
-        self.data.borrow_mut().other_uses(lines, misses);
+        let cluster = self.topology.cluster_of(self.cpu.get());
+        self.data.borrow_mut().other_uses(cluster, lines, misses);
     }
 
     /// Hands an object over until a grace period has passed.

@@ -538,6 +538,30 @@ mod tests {
     }
 
     #[test]
+    fn an_objects_lines_cost_the_same_together_as_one_by_one() {
+        let ((mut together, t, c), (mut single, ..)) = (world(), world());
+        let chance = crate::chance::Chance::new(5);
+        let mut costs_seen = std::collections::BTreeSet::new();
+        for _ in 0..3000 {
+            let address = (1 << 40) + chance.below(8192) as usize;
+            let (bytes, cpu) = (chance.below(700) as usize, chance.below(224));
+            if chance.happens(1, 20) {
+                for lines in [&mut together, &mut single] {
+                    let home = lines.home(address);
+                    lines.write(home, cpu, 0, &t, &c);
+                }
+            }
+            let sum = together.object_part(address, bytes, cpu, &t, &c);
+            let each = (address & !63..address + bytes.max(1)).step_by(64);
+            let costs = each.map(|line| single.object(line, cpu, &t, &c));
+            let (near, far): (Vec<Ps>, Vec<Ps>) = costs.partition(|cost| *cost == c.transfer[0]);
+            costs_seen.extend(far.iter().copied());
+            assert_eq!(sum, (near.iter().sum(), far.iter().sum()));
+        }
+        assert!(costs_seen.len() > 3, "from memory, and over every distance");
+    }
+
+    #[test]
     fn a_line_outside_the_arena_works_the_same() {
         let (mut lines, t, c) = world();
         let home = lines.home(64);

@@ -14,6 +14,7 @@ use super::fork::Forking;
 use super::gate::Gate;
 use super::heap::Heap;
 use super::huge_table::HugeTable;
+use super::mark::MARK_AT;
 use super::strays::Strays;
 use crate::page::PageConfig;
 use crate::platform::{Lock, LockKind, OutOfMemory, Platform};
@@ -193,12 +194,14 @@ fn make_classes<P: Platform>(
         let mut name = Name::default();
         let mut request = CacheRequest::new(name.of_class(class), class);
         request.kmalloc = true;
+        request.kept_word = Some(MARK_AT);
         let Ok(id) = slabs.create_cache(&request) else {
             break;
         };
         gate.classes().fill(below, class, id.0 as u8);
         let geometry = slabs.cache(id).geometry();
-        gate.set_stride(id.index(), geometry.size(), geometry.slab_bytes());
+        let draw = slabs.draw(id);
+        gate.set_stride(id.index(), geometry.size(), geometry.slab_bytes(), draw);
         below = class;
     }
     if below == 0 {

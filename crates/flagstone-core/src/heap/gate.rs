@@ -17,6 +17,7 @@
 //! than this file does: [`Gate::open_near`]. What passes it would pass the gate.
 
 use super::class::ClassTable;
+use super::mark::Mark;
 use crate::platform::CpuArea;
 use crate::platform::MAX_CACHES;
 use core::mem::offset_of;
@@ -34,8 +35,10 @@ pub const ALIGN_SHIFT: u32 = 4;
 /// With `magic = 2^64 / size`, rounded up a little, `size` divides `distance` exactly if
 /// `distance * magic mod 2^64 < magic` (Lemire, Kaser and Kurz, "Faster remainder by direct
 /// computation", 2019). How little: by less than `2^64 / (size * (size + slab))`, which is more
-/// than 2^31 for sizes and slabs up to [`STRIDE_MAX`]. So the lowest sixteen bits are free to be
-/// the mask that makes a distance of an address, and mask and multiplier are one number.
+/// than 2^32 for sizes up to half of [`STRIDE_MAX`] and slabs up to all of it. So the lowest 32
+/// bits may be anything. Sixteen are the mask that makes a distance of an address. All of them are
+/// the mark that free objects of the cache bear (`heap/mark.rs`), since this number is at hand
+/// where one is put on: its lowest byte is 255, which no text has, and its highest bit is set.
 ///
 /// A zero mask lets every address pass: for caches with longer slabs, whose objects are checked
 /// when they reach their slab. (A number of zero lets none pass: that of a cache that is none.)
@@ -53,12 +56,21 @@ impl Stride {
         Self(AtomicU64::new(0))
     }
 
-    fn set(&self, size: usize, slab_bytes: usize) {
-        let magic = if slab_bytes.is_power_of_two() && slab_bytes <= STRIDE_MAX {
+    /// `draw` is what of the mark is drawn.
+    fn set(&self, size: usize, slab_bytes: usize, draw: u16) {
+        const LOW: u64 = u32::MAX as u64;
+        let drawn = u64::from(draw | 1 << 15) << MASK.count_ones();
+        let fits = size <= STRIDE_MAX / 2 && slab_bytes <= STRIDE_MAX;
+        let magic = if slab_bytes.is_power_of_two() && fits {
             let least = u64::MAX / size as u64 + 1;
-            least.next_multiple_of(MASK + 1) | (slab_bytes as u64 - 1)
+            let magic = least & !LOW | drawn | (slab_bytes as u64 - 1);
+            if magic < least {
+                magic + LOW + 1
+            } else {
+                magic
+            }
         } else {
-            MASK + 1
+            drawn
         };
         self.0.store(magic, Relaxed);
     }
@@ -202,11 +214,18 @@ impl Gate {
         }
     }
 
-    /// Tells how the objects of cache `id` lie in its slabs.
-    pub fn set_stride(&self, id: usize, size: usize, slab_bytes: usize) {
+    /// Tells how the objects of cache `id` lie in its slabs. `draw` is a random number for its
+    /// mark.
+    pub fn set_stride(&self, id: usize, size: usize, slab_bytes: usize, draw: u16) {
         if let Some(stride) = self.strides.get(id) {
-            stride.set(size, slab_bytes);
+            stride.set(size, slab_bytes, draw);
         }
+    }
+
+    /// The mark that free objects of cache `id` bear.
+    #[inline(always)]
+    pub(super) fn mark_of(&self, id: usize) -> Mark {
+        Mark(self.strides[id].0.load(Relaxed) as u32)
     }
 
     /// The cache of the slab that `address` lies in (zero for none) and the slots, if the gate
@@ -253,7 +272,7 @@ mod tests {
     fn objects_of_long_slabs_pass_anywhere_and_those_of_no_cache_nowhere() {
         let stride = Stride::new();
         assert!(!stride.starts_at(0));
-        stride.set(24 << 10, 2 * STRIDE_MAX);
+        stride.set(24 << 10, 2 * STRIDE_MAX, 0);
         assert!((0..4 * STRIDE_MAX).all(|offset| stride.starts_at(offset)));
     }
 
@@ -283,9 +302,12 @@ mod tests {
     #[test]
     fn only_starts_of_objects_pass_a_stride() {
         for slab in [4096usize, 8192, 16384, 32768, 65536] {
-            for size in (8..=slab.min(33_000)).step_by(8) {
+            for size in (8..=slab.min(STRIDE_MAX / 2)).step_by(8) {
                 let stride = Stride::new();
-                stride.set(size, slab);
+                // The smallest and the largest number that is no mark of another.
+                stride.set(size, slab, if size % 16 == 0 { 0 } else { u16::MAX });
+                let mark = stride.0.load(Relaxed) as u32;
+                assert!(mark & 0xFF == 0xFF && mark >> 31 == 1, "{mark:x}");
                 for offset in (0..slab).step_by(if size < 64 { 1 } else { 8 }) {
                     let start = offset % size == 0;
                     assert_eq!(

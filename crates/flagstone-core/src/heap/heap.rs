@@ -13,6 +13,7 @@
 
 use super::bootstrap::{Ready, Stage};
 use super::gate::Gate;
+use super::mark::handed_out;
 use crate::base::{NodeId, Order, PageCount, Pfn};
 use crate::page::PageKind;
 use crate::platform::{Fault, Platform, Slot};
@@ -24,6 +25,18 @@ use core::ptr::NonNull;
 
 /// Alignment of every block in bytes.
 pub const MIN_ALIGN: usize = 1 << super::gate::ALIGN_SHIFT;
+
+/// What the fast half of a free did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub enum Freed {
+    /// All of it.
+    Done,
+    /// It put the mark on; there is no room for the block.
+    Marked,
+    /// Nothing: no block of a cache, or one that bears its mark already.
+    NotAtAll,
+}
 
 /// A heap. See the module's picture.
 #[repr(C)]
@@ -66,7 +79,9 @@ impl<P: Platform> Heap<P> {
     pub fn alloc_fast(&self, size: usize) -> Option<NonNull<u8>> {
         let (id, area) = self.gate.admit_size(size)?;
         // SAFETY: the gate is open: the area is live and the id is a cache's.
-        unsafe { P::pop_fast(area, Slot::main(id)) }
+        let object = unsafe { P::pop_fast(area, Slot::main(id)) }?;
+        // SAFETY: the object is ours.
+        Some(unsafe { handed_out(object) })
     }
 
     /// Gives a block back; null is fine. Ends the program if `address` is not a live block's.
@@ -75,28 +90,40 @@ impl<P: Platform> Heap<P> {
     /// 1. The block, if any, is not used again.
     #[inline(always)]
     pub unsafe fn free(&self, address: *mut u8) {
-        // SAFETY: obligation 1.
-        if unsafe { !self.free_fast(address) } {
-            // SAFETY: obligation 1.
-            unsafe { self.free_cold(address) };
+        // SAFETY: obligation 1; the fast half says who put the mark on.
+        unsafe {
+            match self.free_fast(address) {
+                Freed::Done => {}
+                Freed::Marked => self.free_marked(address),
+                Freed::NotAtAll => self.free_cold(address),
+            }
         }
     }
 
-    /// The fast half of [`Heap::free`]: onto the CPU's main sheaf; `false`, and nothing happened,
-    /// if that cannot be.
+    /// The fast half of [`Heap::free`]: its mark onto the block, and the block onto the CPU's main
+    /// sheaf.
     ///
     /// # Safety
     /// 1. As for [`Heap::free`].
     #[inline(always)]
-    pub unsafe fn free_fast(&self, address: *mut u8) -> bool {
-        if let Some((id, area)) = self.gate.admit_address(address) {
-            // SAFETY: null lies outside the span, so it does not pass the gate.
-            let object = unsafe { NonNull::new_unchecked(address) };
-            // Pages of no slab have id 0, whose main sheaf is always absent.
-            // SAFETY: the gate is open; obligation 1.
-            return unsafe { P::push_fast(area, Slot::main(id), object) };
+    pub unsafe fn free_fast(&self, address: *mut u8) -> Freed {
+        let Some((id, area)) = self.gate.admit_address(address) else {
+            return Freed::NotAtAll;
+        };
+        // SAFETY: null lies outside the span, so it does not pass the gate.
+        let object = unsafe { NonNull::new_unchecked(address) };
+        let mark = self.gate.mark_of(id);
+        // Before the push: from then on the object may be another's.
+        // SAFETY: the gate let the start of an object pass; obligation 1.
+        if !unsafe { mark.put_on(object) } {
+            return Freed::NotAtAll;
         }
-        false
+        // Pages of no slab have id 0, whose objects do not pass the gate.
+        // SAFETY: the gate is open; obligation 1.
+        match unsafe { P::push_fast(area, Slot::main(id), object) } {
+            true => Freed::Done,
+            false => Freed::Marked,
+        }
     }
 
     /// The cold half of [`Heap::alloc`]: everything but the main sheaf.
@@ -113,8 +140,10 @@ impl<P: Platform> Heap<P> {
                 } else {
                     ready.slabs.alloc(cache)
                 };
-                let mut again = || ready.slabs.alloc(cache);
-                object.or_else(|| ready.alloc_beside(MIN_ALIGN, size, &mut again))
+                // SAFETY: the object is ours.
+                let block = object.map(|object| unsafe { handed_out(object) });
+                let mut again = || ready.alloc_object(cache);
+                block.or_else(|| ready.alloc_beside(MIN_ALIGN, size, &mut again))
             }
             None => ready.alloc_pages(size, false),
         }
@@ -147,7 +176,7 @@ impl<P: Platform> Heap<P> {
                 if cache.geometry().size().is_multiple_of(align) {
                     cache.sample(size);
                     ready.upkeep();
-                    let mut again = || ready.slabs.alloc(cache);
+                    let mut again = || ready.alloc_object(cache);
                     return again().or_else(|| ready.alloc_beside(align, size, &mut again));
                 }
                 wanted = cache
@@ -160,7 +189,8 @@ impl<P: Platform> Heap<P> {
         ready.alloc_aligned_pages(align, size)
     }
 
-    /// The cold half of [`Heap::free`]: everything but the main sheaf.
+    /// The cold half of [`Heap::free`], for what the fast one left as it was: blocks of no cache,
+    /// and what bears a mark already.
     ///
     /// # Safety
     /// 1. As for [`Heap::free`].
@@ -175,19 +205,12 @@ impl<P: Platform> Heap<P> {
         };
         match ready.find(object) {
             Found::Object(cache) => {
-                ready.upkeep();
-                self.gate
-                    .raise(ready.slabs.pages().map_limit().load(Relaxed));
-                if !(address as usize).is_multiple_of(MIN_ALIGN) {
-                    P::fatal(Fault::MisalignedFree, address);
-                }
-                // SAFETY: the caller gives the object up.
+                self.before_cold(ready, address);
+                self.assert_not_freed(ready, cache, object);
+                // SAFETY: an object of the cache starts there, which the caller gives up.
                 unsafe {
-                    if P::fast_slots() {
-                        ready.slabs.free_slow(cache, object);
-                    } else {
-                        ready.slabs.free(cache, object);
-                    }
+                    self.gate.mark_of(cache.id().index()).put_on(object);
+                    ready.slabs.free(cache, object);
                 }
             }
             Found::Run(pfn, pages) => {
@@ -197,6 +220,47 @@ impl<P: Platform> Heap<P> {
                 ready.upkeep();
             }
             Found::Outside => ready.free_huge(object),
+        }
+    }
+
+    /// The cold half of [`Heap::free`], for a block on which the fast one put the mark before it
+    /// found no room for it.
+    ///
+    /// # Safety
+    /// 1. As for [`Heap::free`]; the fast half answered [`Freed::Marked`].
+    #[cold]
+    #[inline(never)]
+    pub unsafe fn free_marked(&self, address: *mut u8) {
+        let found = self.ready().zip(NonNull::new(address));
+        let Some((ready, object)) = found else {
+            P::fatal(Fault::InvalidFree, address)
+        };
+        let Found::Object(cache) = ready.find(object) else {
+            P::fatal(Fault::InvalidFree, address)
+        };
+        self.before_cold(ready, address);
+        // SAFETY: the caller gives the object up.
+        unsafe { ready.slabs.free_slow(cache, object) };
+    }
+
+    /// What every cold free of an object does first.
+    fn before_cold(&self, ready: &Ready<P>, address: *mut u8) {
+        ready.upkeep();
+        self.gate
+            .raise(ready.slabs.pages().map_limit().load(Relaxed));
+        if !(address as usize).is_multiple_of(MIN_ALIGN) {
+            P::fatal(Fault::MisalignedFree, address);
+        }
+    }
+
+    /// Ends the program if the object that [`Ready::find`] found bears its mark and is free. A live
+    /// object may hold that number by chance.
+    #[inline]
+    fn assert_not_freed(&self, ready: &Ready<P>, cache: &Cache, object: NonNull<u8>) {
+        // SAFETY: an object of the cache starts there.
+        let marked = unsafe { self.gate.mark_of(cache.id().index()).is_on(object) };
+        if marked && ready.slabs.holds_free(cache, object) {
+            P::fatal(Fault::DoubleFree, object.as_ptr());
         }
     }
 
@@ -250,7 +314,10 @@ impl<P: Platform> Heap<P> {
             P::fatal(Fault::InvalidFree, address)
         };
         match ready.find(object) {
-            Found::Object(cache) => Some(cache.usable_size()),
+            Found::Object(cache) => {
+                self.assert_not_freed(ready, cache, object);
+                Some(cache.usable_size())
+            }
             Found::Run(_, pages) => Some(pages.bytes(P::page_size())),
             Found::Outside => match ready.huge_at(object) {
                 Ok(Some(block)) => Some(block.bytes),
@@ -269,10 +336,10 @@ impl<P: Platform> Heap<P> {
         let ready = self.ready()?;
         let old = match ready.find(address) {
             Found::Object(cache) => {
+                self.assert_not_freed(ready, cache, address);
                 let usable = cache.usable_size();
                 // Keep what is at most half empty: moving costs more than the rest is worth.
                 if size <= usable && size >= usable / 2 {
-                    ready.slabs.assert_not_just_freed(cache, address);
                     return Some(address);
                 }
                 usable
@@ -348,6 +415,13 @@ impl<P: Platform> Ready<P> {
         // SAFETY: `class_max` is at most TABLE_MAX.
         let id = unsafe { gate.classes().id(size) };
         Some(self.slabs.cache(crate::base::CacheId(id as u16)))
+    }
+
+    /// An object of `cache` as the program gets it.
+    fn alloc_object(&self, cache: &Cache) -> Option<NonNull<u8>> {
+        let object = self.slabs.alloc(cache)?;
+        // SAFETY: the object is ours.
+        Some(unsafe { handed_out(object) })
     }
 
     fn node(&self) -> NodeId {

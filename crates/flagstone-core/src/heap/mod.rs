@@ -5,12 +5,14 @@
 //!   heap.rs       alloc · free · realloc · aligned          upkeep.rs  giving back
 //!   huge.rs       blocks beyond a zone's                    bootstrap.rs  building in place, once
 //!   huge_table.rs where they are                            kept.rs    freed ones for the next
-//!   strays.rs     those freed at the wrong moment           fork.rs    all locks around a fork
+//!   mark.rs       by which a second free is suspected       fork.rs    all locks around a fork
+//!   strays.rs     those freed at the wrong moment
 //! ```
 //!
 //! `malloc(64)`: `Heap::alloc` → gate: class → `P::pop` of the CPU's main sheaf. Empty?
-//! `alloc_cold` → `slab::cpu_sheaf`. `free(p)`: gate: page map → `P::push`. Full? `free_cold` →
-//! `slab::cpu_sheaf`. Not a slab's page? A run, or huge.
+//! `alloc_cold` → `slab::cpu_sheaf`. `free(p)`: gate: page map → mark → `P::push`. Full?
+//! `free_marked` → `slab::cpu_sheaf`. Marked before? `free_cold` → `slab::suspect`. Not a slab's
+//! page? A run, or huge.
 
 mod bootstrap;
 mod class;
@@ -22,12 +24,14 @@ mod heap;
 mod huge;
 mod huge_table;
 mod kept;
+mod mark;
 mod strays;
 mod upkeep;
 
 pub use bootstrap::{HeapConfig, Ready};
 pub use class::TABLE_MAX;
 pub use gate::{Gate, NEAR_MAX};
-pub use heap::{Heap, MIN_ALIGN};
+pub use heap::{Freed, Heap, MIN_ALIGN};
 pub(crate) use huge_table::HugeTable;
 pub use huge_table::{HugeBlock, HugeCount};
+pub use mark::MARK_AT;

@@ -64,8 +64,10 @@ const ENTRY: usize = size_of::<usize>();
 /// slots in a register then reaches words and entries with short displacements.
 pub const WORD_BIAS: usize = CPU_STRIDE - ENTRY;
 
-/// What lies in a slot that never held an object: not zero, and no object's address.
-pub const ENTRY_UNUSED: usize = 1;
+/// What lies in an entry that never held an object: not zero, no object's address, and more than
+/// the id of any cache, which a fast path may have in a register where it needs something that is
+/// almost zero.
+pub const ENTRY_UNUSED: usize = MAX_CACHES + 1;
 
 /// The head of a sheaf in memory; `capacity` object pointers and the ceiling follow.
 #[repr(C)]

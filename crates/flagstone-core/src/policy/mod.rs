@@ -119,6 +119,9 @@ pub struct FlagstoneLimits {
     /// The same for a cache whose objects go round between CPUs, as long as its sheaves hold fewer
     /// objects than are live.
     pub sheaf_bytes_busy: usize,
+    /// A sheaf has up to this part of its slots fewer than wanted, by where it lies; 0: none has.
+    /// CPUs that are served in turn would else fill their sheaves in step, and queue at the barn.
+    pub sheaf_spread: u32,
     /// Most bytes of objects the full sheaves of one barn may hold, learned from refills that
     /// follow flushes.
     pub barn_bytes_max: usize,
@@ -140,6 +143,7 @@ impl FlagstoneLimits {
         sheaf_capacity_max: 0,
         sheaf_bytes_max: 0,
         sheaf_bytes_busy: 0,
+        sheaf_spread: 0,
         barn_bytes_max: 0,
         barns_bytes_quiet: 0,
         retain_bytes_min: 0,
@@ -156,6 +160,7 @@ impl FlagstoneLimits {
         sheaf_capacity_max: 253,
         sheaf_bytes_max: 64 << 10,
         sheaf_bytes_busy: 1 << 20,
+        sheaf_spread: 8,
         barn_bytes_max: 64 << 20,
         barns_bytes_quiet: 8 << 20,
         retain_bytes_min: 8 << 20,

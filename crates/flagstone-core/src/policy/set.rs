@@ -26,7 +26,7 @@ pub const KEYS: &[(&str, &str)] = &[
     ("sheaf_capacity", "objects per sheaf, every cache"),
     (
         "check",
-        "1: no sheaves, so that every double free is noticed at once; slow",
+        "1: no sheaves: every double free is noticed at once, even if the block was written to; slow",
     ),
     ("barn_full", "full sheaves per barn"),
     ("barn_empty", "empty sheaves per barn"),
@@ -50,6 +50,10 @@ pub const KEYS: &[(&str, &str)] = &[
     (
         "sheaf_bytes_busy",
         "the same where objects go round between CPUs",
+    ),
+    (
+        "sheaf_spread",
+        "a sheaf may have one slot in so many fewer, each another number; 0: all are alike",
     ),
     (
         "barn_bytes_max",
@@ -207,6 +211,7 @@ impl Policy {
             "sheaf_capacity_max" => self.limits.sheaf_capacity_max = small(1 << 16)?,
             "sheaf_bytes_max" => self.limits.sheaf_bytes_max = bytes()? as usize,
             "sheaf_bytes_busy" => self.limits.sheaf_bytes_busy = bytes()? as usize,
+            "sheaf_spread" => self.limits.sheaf_spread = small(1 << 16)?,
             "barn_bytes_max" => self.limits.barn_bytes_max = bytes()? as usize,
             "barns_bytes_quiet" => self.limits.barns_bytes_quiet = bytes()? as usize,
             "retain_bytes_min" => self.limits.retain_bytes_min = bytes()? as usize,

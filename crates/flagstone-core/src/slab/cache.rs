@@ -41,6 +41,9 @@ pub struct CacheRequest<'a> {
     pub sheaf_capacity: u32,
     /// One of the general-purpose caches.
     pub kmalloc: bool,
+    /// A word of free objects that is the requester's, by its offset in bytes, not zero: no link
+    /// lies there.
+    pub kept_word: Option<usize>,
 }
 
 impl<'a> CacheRequest<'a> {
@@ -55,6 +58,7 @@ impl<'a> CacheRequest<'a> {
             ctor: None,
             sheaf_capacity: 0,
             kmalloc: false,
+            kept_word: None,
         }
     }
 }
@@ -104,6 +108,7 @@ pub(crate) struct CacheMaking {
     pub sheaf_first: u32,
     pub sheaf_max: u32,
     pub sheaf_busy: u32,
+    pub sheaf_spread: u32,
     pub barn_full: u32,
     pub barn_empty: u32,
     pub barn_bytes: usize,
@@ -117,7 +122,10 @@ impl Cache {
         for (to, from) in name.iter_mut().zip(request.name.bytes()) {
             *to = from;
         }
-        let sizing = SheafSizing::default();
+        let sizing = SheafSizing {
+            spread: making.sheaf_spread,
+            ..SheafSizing::default()
+        };
         sizing.target.store(making.sheaf_first, Relaxed);
         sizing.first.store(making.sheaf_first, Relaxed);
         sizing.max.store(making.sheaf_max, Relaxed);

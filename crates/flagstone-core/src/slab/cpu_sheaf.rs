@@ -14,14 +14,13 @@
 
 use super::barn::Barn;
 use super::cache::Cache;
-use super::sheaf::OwnSheaf;
+use super::sheaf::{OwnSheaf, bytes_for};
 use super::sizing::Served;
 use super::slabs::Slabs;
 use crate::base::NodeId;
 use crate::platform::{Access, Fault, Line, Platform, SheafWord, Slot, Work};
 use crate::policy::Engine;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 impl<P: Platform> Slabs<P> {
     /// Takes an object of `cache`: the fast step, then the slow path.
@@ -79,47 +78,6 @@ impl<P: Platform> Slabs<P> {
         // SAFETY: obligation 1; the entry, which may be the ceiling, lies in the sheaf's memory,
         // an object of that cache.
         Some(unsafe { OwnSheaf::from_entry(entry, cache.geometry().size()) })
-    }
-
-    /// Ends the program if `object` is among those put last on this CPU's main sheaf: it was freed
-    /// a moment ago and is used once more.
-    pub(crate) fn assert_not_just_freed(&self, cache: &Cache, object: NonNull<u8>) {
-        let slot = Slot::main(cache.id().index());
-        if cache.engine() != Engine::Sheaf || !self.looks_just_freed(slot, object) {
-            return;
-        }
-        // That was a look at what may belong to others by now: look again at what is ours.
-        if let Some(sheaf) = self.exchange(slot, None) {
-            if sheaf.holds_recent(object) {
-                P::fatal(Fault::DoubleFree, object.as_ptr());
-            }
-            self.install_main(cache, sheaf);
-        }
-    }
-
-    /// Whether `object` seems to be among the few put last on this CPU's sheaf in `slot`.
-    fn looks_just_freed(&self, slot: Slot, object: NonNull<u8>) -> bool {
-        /// Why four: one line of the sheaf, and 3 ns of a realloc that stays; sixteen were 8.
-        const LOOKED_AT: usize = 4;
-        let area = self.area();
-        // SAFETY: the current CPU and a cache's slot are inside the area.
-        let word = SheafWord(unsafe { area.word(P::current_cpu(), slot) }.load(Relaxed));
-        if word.is_absent() {
-            return false;
-        }
-        let next = area.entry(word);
-        for below in 1..=LOOKED_AT {
-            // SAFETY: sheaves lie in memory of ours that stays readable, and the floor of each,
-            // which is zero, ends the walk inside it (`slot.fenced`).
-            let entry = unsafe { next.sub(below).cast::<AtomicUsize>().as_ref() }.load(Relaxed);
-            if entry == 0 {
-                return false;
-            }
-            if entry == object.as_ptr() as usize {
-                return true;
-            }
-        }
-        false
     }
 
     fn node_here(&self) -> NodeId {
@@ -291,20 +249,25 @@ impl<P: Platform> Slabs<P> {
         let hand = hand.or_else(|| self.node(cache.id(), node_id).barn.take_empty::<P>());
         let target = cache.sheaf_capacity();
         match hand {
-            Some(sheaf) if sheaf.capacity() == target => Some(sheaf),
-            Some(other) => match self.new_sheaf(node_id, target) {
+            Some(sheaf) if cache.is_of_size(&sheaf, target) => Some(sheaf),
+            Some(other) => match self.new_sheaf(cache, node_id, target) {
                 Some(sheaf) => {
                     self.drop_memory(other);
                     Some(sheaf)
                 }
                 None => Some(other),
             },
-            None => self.new_sheaf(node_id, target),
+            None => self.new_sheaf(cache, node_id, target),
         }
     }
 
-    fn new_sheaf(&self, node_id: NodeId, capacity: u32) -> Option<OwnSheaf> {
-        let memory = self.take_one(self.sheaf_cache(capacity), node_id)?;
+    fn new_sheaf(&self, cache: &Cache, node_id: NodeId, target: u32) -> Option<OwnSheaf> {
+        let memory = self.take_one(self.sheaf_cache(target), node_id)?;
+        let nth = memory.addr().get() / bytes_for(target);
+        let capacity = match cache.is_crowded(P::current_cpu()) {
+            true => cache.nth_capacity(target, nth),
+            false => target,
+        };
         // SAFETY: objects of that cache are large enough and aligned to their size.
         Some(unsafe { OwnSheaf::create(memory, capacity) })
     }
@@ -332,7 +295,7 @@ impl<P: Platform> Slabs<P> {
         };
         let Some(empty) = rest else { return };
         let limits = self.limits(cache);
-        let wanted = empty.capacity() == cache.sheaf_capacity();
+        let wanted = cache.is_of_size(&empty, cache.sheaf_capacity());
         let rest = match wanted {
             true => self
                 .node(cache.id(), node_id)

@@ -44,6 +44,7 @@ mod sizing;
 mod slab;
 mod slabs;
 mod state;
+mod suspect;
 mod sweep;
 mod view;
 

@@ -41,6 +41,23 @@ pub const fn bytes_for(slots: u32) -> usize {
     (SHEAF_FRAME_BYTES + slots as usize * size_of::<usize>()).next_power_of_two()
 }
 
+/// Fewest slots of a sheaf of which `wanted` are wanted and of which one in `spread` may be
+/// missing (0: none), in memory of the same class.
+#[must_use]
+pub const fn capacity_at_least(wanted: u32, spread: u32) -> u32 {
+    let Some(missing) = wanted.checked_div(spread) else {
+        return wanted;
+    };
+    let half = bytes_for(wanted) / 2;
+    let class = half.saturating_sub(SHEAF_FRAME_BYTES) / size_of::<usize>() + 1;
+    let least = wanted - missing;
+    if (least as usize) < class && class <= wanted as usize {
+        class as u32
+    } else {
+        least
+    }
+}
+
 /// Exclusive hold of one sheaf.
 #[derive(Debug)]
 pub struct OwnSheaf(NonNull<SheafHeader>);
@@ -280,6 +297,20 @@ mod tests {
             [5, 13, 29, 61, 125, 253].map(bytes_for),
             [64, 128, 256, 512, 1024, 2048]
         );
+    }
+
+    #[test]
+    fn a_capacity_with_slots_missing_stays_in_its_memory() {
+        for spread in [0, 1, 2, 4, 8, 16] {
+            for wanted in 1..=1021 {
+                let least = capacity_at_least(wanted, spread);
+                assert!((1..=wanted).contains(&least), "{wanted} {spread}");
+                assert_eq!(bytes_for(least), bytes_for(wanted), "{wanted} {spread}");
+            }
+        }
+        let eighths = [5, 13, 16, 29, 61, 125, 253].map(|wanted| capacity_at_least(wanted, 8));
+        assert_eq!(eighths, [5, 12, 14, 26, 54, 110, 222]);
+        assert_eq!(capacity_at_least(253, 0), 253);
     }
 
     #[test]

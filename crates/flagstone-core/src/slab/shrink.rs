@@ -110,9 +110,12 @@ impl<P: Platform> Slabs<P> {
     fn shrink_shared(&self, cache: &Cache) {
         cache.shrink_sizing();
         self.flush_cpus(cache);
-        for node in 0..self.node_count() {
-            let node = self.node(cache.id(), NodeId(node));
+        let nodes = || (0..self.node_count()).map(|node| self.node(cache.id(), NodeId(node)));
+        // A barn may hold objects of another node's slabs: all barns before any list.
+        for node in nodes() {
             self.empty_barn(cache, node);
+        }
+        for node in nodes() {
             self.give_back_empty_slabs(cache, node);
         }
     }

@@ -5,6 +5,8 @@
 //!           quiet ─► busy limit    the same, served by the barn: objects go round
 //!                                  either while more objects are live than sheaves would hold,
 //!                                  the first also while CPUs wait for the barn
+//!           from the third CPU on each sheaf a few slots shorter than the next, so that CPUs
+//!                                  that are served in turn do not come to the barn all at once
 //!   barn    16 KiB, or a sheaf of each CPU that comes by
 //!                  ─► doubled      a refill from slabs after flushes to slabs: the barn would
 //!                                  have saved both
@@ -19,9 +21,9 @@
 use super::barn::{Barn, Limits};
 use super::cache::Cache;
 use super::node::Node;
-use super::sheaf::{OwnSheaf, capacity_for};
+use super::sheaf::{OwnSheaf, capacity_at_least, capacity_for};
 use super::slabs::Slabs;
-use crate::base::{CacheId, NodeId};
+use crate::base::{CacheId, CpuId, NodeId};
 use crate::platform::{MAX_CACHES, Platform};
 use crate::policy::eighths_off;
 use crate::sync::Ordering::Relaxed;
@@ -29,6 +31,10 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 
 /// Bytes of full sheaves a barn holds before traffic shows that more would help.
 pub(crate) const BARN_BYTES_FIRST: usize = 16 << 10;
+
+/// Sheaves more than one for each visitor that a barn takes where objects go round. Without them
+/// one CPU that allocates and one that frees come to the slabs whenever either falls behind.
+const ON_THEIR_WAY: usize = 2;
 
 /// Bytes to which a barn takes a sheaf of each CPU that comes by before traffic shows more.
 const ONE_EACH_MAX: usize = 1 << 20;
@@ -69,11 +75,15 @@ pub(crate) struct SheafSizing {
     pub most: AtomicU32,
     /// Most slots now while objects go round.
     pub busy: AtomicU32,
+    /// One slot in so many may be missing in a sheaf; zero: all are alike.
+    pub spread: u32,
     /// Slow-path visits since `target` last grew, and when the first of them was.
     pub misses: AtomicU32,
     pub since: AtomicU64,
     /// A bit for each CPU that came by, modulo 64, since the last shrink.
     pub seen: AtomicU64,
+    /// The same for each CPU that made a sheaf.
+    pub makers: AtomicU64,
     /// Bytes of full sheaves a barn of this cache may hold now; zero: only `barn_full` counts.
     pub barn_bytes: AtomicUsize,
     /// Bytes flushed by all caches when the barn limit last grew.
@@ -107,11 +117,32 @@ pub(crate) enum Served {
     Otherwise,
 }
 
+/// Sets the bit of `cpu`, modulo 64, and answers all bits.
+fn note_cpu(bits: &AtomicU64, cpu: CpuId) -> u64 {
+    let (before, bit) = (bits.load(Relaxed), 1 << (cpu.0 % 64));
+    if before & bit == 0 {
+        bits.store(before | bit, Relaxed);
+    }
+    before | bit
+}
+
 impl Cache {
     /// Slots of the sheaves made now; zero where the cache has none.
     #[must_use]
     pub fn sheaf_capacity(&self) -> u32 {
         self.sizing.target.load(Relaxed)
+    }
+
+    /// Slots of the sheaf that lies `nth` among its like, where `target` are wanted.
+    pub(crate) fn nth_capacity(&self, target: u32, nth: usize) -> u32 {
+        let missing = target - capacity_at_least(target, self.sizing.spread);
+        target - (nth % (missing as usize + 1)) as u32
+    }
+
+    /// Whether `sheaf` is one that is made where `target` slots are wanted.
+    pub(crate) fn is_of_size(&self, sheaf: &OwnSheaf, target: u32) -> bool {
+        let least = capacity_at_least(target, self.sizing.spread);
+        (least..=target).contains(&sheaf.capacity())
     }
 
     /// Back to first sizes: the program shrank.
@@ -120,9 +151,16 @@ impl Cache {
         sizing.target.store(sizing.first.load(Relaxed), Relaxed);
         sizing.misses.store(0, Relaxed);
         sizing.seen.store(0, Relaxed);
+        sizing.makers.store(0, Relaxed);
         if sizing.barn_bytes.load(Relaxed) != 0 {
             sizing.barn_bytes.store(BARN_BYTES_FIRST, Relaxed);
         }
+    }
+
+    /// Whether CPUs may come to the barn in a crowd, now that `cpu` makes a sheaf: two wait for
+    /// each other once at most, and need no sheaves that differ.
+    pub(crate) fn is_crowded(&self, cpu: CpuId) -> bool {
+        note_cpu(&self.sizing.makers, cpu).count_ones() > 2
     }
 
     /// CPUs that came by lately, estimated from 64 bits.
@@ -159,11 +197,7 @@ impl<P: Platform> Slabs<P> {
     /// Counts a visit of the slow path, and grows the sheaves of a busy cache.
     pub(crate) fn note_visit(&self, cache: &Cache, node: &Node, served: Served) {
         let sizing = &cache.sizing;
-        let bit = 1 << (P::current_cpu().0 % 64);
-        let seen = sizing.seen.load(Relaxed);
-        if seen & bit == 0 {
-            sizing.seen.store(seen | bit, Relaxed);
-        }
+        note_cpu(&sizing.seen, P::current_cpu());
         let misses = sizing.misses.load(Relaxed) + 1;
         sizing.misses.store(misses, Relaxed);
         if misses == 1 {
@@ -189,8 +223,9 @@ impl<P: Platform> Slabs<P> {
             };
         }
         let target = cache.sheaf_capacity();
-        let one_each =
-            cache.visitors(P::cpu_count()) as usize * target as usize * cache.geometry().size();
+        let visitors = cache.visitors(P::cpu_count()) as usize;
+        let more = if visitors > 1 { ON_THEIR_WAY } else { 0 };
+        let one_each = (visitors + more) * target as usize * cache.geometry().size();
         let allowed = match self.barns_are_full() {
             true => bytes.min(BARN_BYTES_FIRST),
             false => bytes.max(one_each.min(ONE_EACH_MAX)),

@@ -1,8 +1,9 @@
 //! How sheaves and barns grow, and what they leave behind.
 
-use super::engine_tests::{TestSlabs, built, cache_of, cpus};
+use super::engine_tests::{TestSlabs, built, built_with, cache_of, cpus};
 use crate::base::{CacheId, CpuId, NodeId};
 use crate::platform::testing::{Setup, World};
+use crate::policy::Policy;
 use crate::verify;
 use core::ptr::NonNull;
 use std::vec::Vec;
@@ -115,11 +116,79 @@ fn a_full_sheaf_goes_to_the_barn_of_the_node_its_objects_came_from() {
 fn a_barn_nobody_takes_from_makes_room_for_one_that_is_short() {
     let (world, slabs) = built("flagstone", cpus(2));
     let cold = cache_of(&slabs, 2048);
-    let hot = cache_of(&slabs, 4096);
+    let hot = cache_of(&slabs, 8192);
     pass_over(&slabs, &world, cold, 4000, 60);
     let parked = slabs.node(cold, NodeId(0)).barn.stored();
     assert!(parked > 1000, "{parked}");
     pass_over(&slabs, &world, hot, 4000, 60);
     assert!(slabs.node(cold, NodeId(0)).barn.stored() < parked);
     verify::check_slabs(&slabs).expect("whole");
+}
+
+#[test]
+fn nothing_is_left_of_a_cache_whose_barns_held_objects_of_both_nodes() {
+    let setup = Setup {
+        nodes: 2,
+        ..cpus(2)
+    };
+    let (world, slabs) = built("flagstone", setup);
+    let id = cache_of(&slabs, 256);
+    world.run_on(CpuId(0));
+    let near = take(&slabs, id, 100);
+    world.run_on(CpuId(1));
+    let mut far = take(&slabs, id, 400);
+    for object in near {
+        let few = far.split_off(far.len() - 4);
+        give(&slabs, id, few);
+        give(&slabs, id, Vec::from([object]));
+    }
+    assert!(slabs.node(id, NodeId(1)).barn.full() > 0);
+    assert_eq!(slabs.destroy_cache(id), Ok(()));
+    verify::check_slabs(&slabs).expect("whole");
+}
+
+/// CPU 0 takes an object for each of the others, which free it, again and again: the most sheaves
+/// that come to the barn in one round.
+fn most_sheaves_in_a_round(spread: u32) -> u32 {
+    const OTHERS: u32 = 32;
+    let mut policy = Policy::default();
+    policy.limits.sheaf_spread = spread;
+    let (world, slabs) = built_with(&policy, cpus(OTHERS + 1));
+    let id = cache_of(&slabs, 64);
+    let barn = &slabs.node(id, NodeId(0)).barn;
+    let mut most = 0;
+    for _ in 0..2000 {
+        world.run_on(CpuId(0));
+        let objects = take(&slabs, id, OTHERS as usize);
+        let before = barn.full();
+        for (cpu, object) in (1..).zip(objects) {
+            world.run_on(CpuId(cpu));
+            give(&slabs, id, Vec::from([object]));
+        }
+        most = most.max(barn.full().saturating_sub(before));
+    }
+    world.run_on(CpuId(0));
+    verify::check_slabs(&slabs).expect("whole");
+    most
+}
+
+#[test]
+fn cpus_that_are_served_in_turn_do_not_come_to_the_barn_all_at_once() {
+    let (alike, spread) = (most_sheaves_in_a_round(0), most_sheaves_in_a_round(8));
+    assert!(alike >= 24, "{alike}: else this shows nothing");
+    assert!(spread <= 12, "{spread}");
+}
+
+#[test]
+fn kernels_and_sizes_set_by_hand_have_sheaves_that_are_all_alike() {
+    let mut by_hand = Policy::default();
+    by_hand.set("sheaf_capacity", "60").expect("a key");
+    let kernel = Policy::parse("linux-7.0").expect("a policy");
+    for policy in [by_hand, kernel] {
+        let (_world, slabs) = built_with(&policy, cpus(2));
+        let cache = slabs.cache(cache_of(&slabs, 64));
+        let target = cache.sheaf_capacity();
+        assert!(target > 8);
+        assert!((0..100).all(|nth| cache.nth_capacity(target, nth) == target));
+    }
 }

@@ -14,7 +14,7 @@ use super::cache::{Cache, CacheMaking, CacheRequest, CacheState};
 use super::engine::EngineParts;
 use super::geometry::Geometry;
 use super::node::Node;
-use super::sheaf::{SHEAF_BYTES_MIN, bytes_for};
+use super::sheaf::{SHEAF_BYTES_MIN, bytes_for, capacity_for};
 use super::sizing::{BARN_BYTES_FIRST, BarnsTotal};
 use super::sweep::Sweeps;
 use crate::base::{CacheId, NodeId, PageCount, Pfn};
@@ -129,7 +129,7 @@ impl<P: Platform> Slabs<P> {
         for (at, name) in NAMES.into_iter().enumerate() {
             let id = CacheId(at as u16 + 1);
             let size = SHEAF_BYTES_MIN << at;
-            let pages = P::page_size().pages_for(size);
+            let pages = P::page_size().pages_for(size * SHEAVES_PER_SLAB);
             let geometry = Geometry::new(size, 0, pages, P::page_size(), self.pages.spacing())
                 .ok_or(OutOfMemory)?;
             let making = CacheMaking {
@@ -139,6 +139,7 @@ impl<P: Platform> Slabs<P> {
                 min_partial: 1,
                 sheaf_first: 0,
                 sheaf_busy: 0,
+                sheaf_spread: 0,
                 sheaf_max: 0,
                 barn_full: 0,
                 barn_empty: 0,
@@ -193,6 +194,12 @@ impl<P: Platform> Slabs<P> {
     #[inline]
     pub(crate) fn secret(&self) -> u64 {
         self.secret
+    }
+
+    /// A random number of this heap, another for each cache.
+    pub(crate) fn draw(&self, id: CacheId) -> u16 {
+        let of_cache = (id.index() as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        ((self.secret.rotate_left(32) ^ of_cache).wrapping_mul(0xD6E8_FEB8_6659_FD93) >> 48) as u16
     }
 
     pub(crate) fn next_generation(&self) -> u32 {
@@ -343,9 +350,13 @@ impl<P: Platform> Slabs<P> {
         } else {
             policy.engine
         };
+        let link_offset = match request.kept_word {
+            Some(kept) if kept == layout.free_pointer => 0,
+            _ => layout.free_pointer,
+        };
         let geometry = Geometry::new(
             layout.size,
-            layout.free_pointer,
+            link_offset,
             shape.pages,
             page_size,
             self.pages.spacing(),
@@ -379,6 +390,11 @@ impl<P: Platform> Slabs<P> {
                 policy.busy_capacity(layout.size).max(max)
             } else {
                 max
+            },
+            sheaf_spread: if growing {
+                policy.limits.sheaf_spread
+            } else {
+                0
             },
             barn_full: barn.full,
             barn_empty: barn.empty,
@@ -428,9 +444,14 @@ impl<P: Platform> Slabs<P> {
     }
 }
 
-/// Objects in a cache's first sheaves: about 2 KiB of them, at least one, at most 30.
+/// Sheaves that lie in one slab at least.
+const SHEAVES_PER_SLAB: usize = 8;
+
+/// Objects in a cache's first sheaves: about 2 KiB of them, at least one, at most 30; what memory
+/// a sheaf of these has is filled, up to 4 KiB of objects.
 fn first_capacity(size: usize) -> u32 {
-    (2048 / size).clamp(1, 30) as u32
+    let wanted = (2048 / size).clamp(1, 30) as u32;
+    capacity_for(wanted).min((4096 / size) as u32).max(wanted)
 }
 
 /// Empty slabs a node keeps of a cache: 16 KiB of them, at least one. The kernels' rule keeps five

@@ -17,7 +17,8 @@
 //! [`rseq_push`](crate::rseq_push)).
 //!
 //! Cost, apart from the caller: pop 12 instructions and push 14 with their arming, of which four
-//! and five read memory; no call, no lock prefix.
+//! and five read memory (12 and four where the caller knows that the object is not on top); no
+//! call, no lock prefix.
 //!
 //! Why the index is not checked in `pop` and `push`: only `exchange` installs sheaves, and it
 //! checks. An index of -1 (a thread not registered yet) lands on the area's zero page, and every
@@ -27,6 +28,8 @@
 use super::{CLOSED, cs_offset, index_offset};
 use core::arch::asm;
 use core::ptr::NonNull;
+#[cfg(doc)]
+use flagstone_core::platform::ENTRY_UNUSED;
 use flagstone_core::platform::{CPU_STRIDE, CpuArea, SheafWord, Slot, WORD_BIAS};
 
 const _: () = assert!(CPU_STRIDE == 1 << 12, "the sequences shift by 12");
@@ -134,23 +137,12 @@ macro_rules! rseq_pop {
     };
 }
 
-/// `push` between start and commit. A full sheaf, and `$object` on top of it, go to `$refused`.
-/// `$cpu` and `$word` are spoiled, all else must last (see [`rseq_pop`](crate::rseq_pop)).
+/// What `push` asks of the object on top, for callers that do not know whether it is `$object`:
+/// then it goes to `$refused`.
 #[macro_export]
-macro_rules! rseq_push {
-    ($index:literal, $base:literal, $slot:literal, $cpu:literal, $word:literal, $object:literal, $refused:literal, $window:literal) => {
+macro_rules! rseq_unless_on_top {
+    ($base:literal, $word:literal, $object:literal, $refused:literal) => {
         concat!(
-            $crate::rseq_word!($index, $base, $slot, $cpu, $word),
-            $window,
-            "\n",
-            "cmp qword ptr [",
-            $base,
-            " + ",
-            $word,
-            " - 8], 0\n",
-            "je ",
-            $refused,
-            "\n",
             "cmp qword ptr [",
             $base,
             " + ",
@@ -160,6 +152,32 @@ macro_rules! rseq_push {
             "\n",
             "je ",
             $refused,
+        )
+    };
+}
+
+/// `push` between start and commit. A full sheaf, whose entry here is at most `$zero`, goes to
+/// `$refused`: zero, or a register with a number below [`ENTRY_UNUSED`], which is a byte shorter.
+/// `$ask` may ask for more ([`rseq_unless_on_top`](crate::rseq_unless_on_top)). `$cpu` and `$word`
+/// are spoiled, all else must last (see [`rseq_pop`](crate::rseq_pop)).
+#[macro_export]
+macro_rules! rseq_push {
+    ($index:literal, $base:literal, $slot:literal, $cpu:literal, $word:literal, $object:literal, $refused:literal, $window:literal, $zero:literal, $ask:expr) => {
+        concat!(
+            $crate::rseq_word!($index, $base, $slot, $cpu, $word),
+            $window,
+            "\n",
+            "cmp qword ptr [",
+            $base,
+            " + ",
+            $word,
+            " - 8], ",
+            $zero,
+            "\n",
+            "jbe ",
+            $refused,
+            "\n",
+            $ask,
             "\n",
             "mov qword ptr [",
             $base,
@@ -282,7 +300,8 @@ macro_rules! steps {
                 asm!(
                     rseq_sequence!("{t}", "{cs}"; rseq_push!(
                         "{index}", "{base}", "{slot}", "{t}", "{word}", "{object}", "{refused}",
-                        $window
+                        $window, "0",
+                        rseq_unless_on_top!("{base}", "{word}", "{object}", "{refused}")
                     )),
                     t = out(reg) _,
                     word = out(reg) _,

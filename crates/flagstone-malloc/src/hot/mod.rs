@@ -6,6 +6,8 @@
 //! usual case: what the gate or the slot does not let pass goes to the functions below. These are
 //! complete, made of the portable gate and steps, and serve everywhere else.
 
+#[cfg(target_arch = "x86_64")]
+use crate::c_abi::release_marked;
 use crate::c_abi::{allocate, release};
 use crate::cxx;
 use core::ffi::c_void;
@@ -34,6 +36,17 @@ extern "C" fn malloc_anyhow(size: usize) -> *mut c_void {
 unsafe extern "C" fn free_anyhow(address: *mut c_void) {
     // SAFETY: obligation 1.
     unsafe { release(address) };
+}
+
+/// What is left of `free` when the block bears its mark and the sheaf has no room.
+///
+/// # Safety
+/// 1. As for [`free_anyhow`]; the caller put the mark on.
+#[cfg(target_arch = "x86_64")]
+#[inline(never)]
+unsafe extern "C" fn free_marked(address: *mut c_void) {
+    // SAFETY: obligation 1.
+    unsafe { release_marked(address) };
 }
 
 /// `operator new`, whatever it takes.

@@ -1,9 +1,10 @@
 //! Gate and slot step in one piece, for the System V calling convention.
 //!
 //! ```text
-//!   malloc   size ≤ NEAR_MAX ─► near classes ─► pop  ─► ret     ▸ shut: far    ▸ empty: malloc_anyhow
-//!   free     in the near span ─► page map ─► start? ─► push ─► ret   ▸ shut: far    ▸ free_anyhow
-//!   far      the same with the gate, and the distance to the area loaded      ▸ .._anyhow
+//!   malloc   size ≤ NEAR_MAX ─► near classes ─► pop ─► mark off ─► ret           ▸ empty: malloc_anyhow
+//!   free     in the near span ─► page map ─► start? ─► mark on ─► push ─► ret    ▸ marked: free_anyhow
+//!                                                                                ▸ full: free_marked
+//!   far      the same with the gate, and the distance to the area loaded, where the near gate is shut
 //! ```
 //!
 //! What the time goes into is memory instructions, and the lines of decoded instructions that a
@@ -20,19 +21,23 @@
 //! far functions find `DENSE_OFFSET` zero, or the place all zeroes, hence absent. Either way
 //! everything goes to the functions that find their way.
 
-use super::{free_anyhow, malloc_anyhow, new_anyhow};
+use super::{free_anyhow, free_marked, malloc_anyhow, new_anyhow};
 use crate::init::{STORE, Store};
 use core::arch::naked_asm;
 use core::ffi::c_void;
 use core::mem::offset_of;
 #[cfg(flagstone_near)]
 use flagstone_core::heap::NEAR_MAX;
-use flagstone_core::heap::{Gate, TABLE_MAX};
-use flagstone_core::platform::CPU_STRIDE;
+use flagstone_core::heap::{Gate, MARK_AT, TABLE_MAX};
+use flagstone_core::platform::{CPU_STRIDE, ENTRY_UNUSED, MAX_CACHES};
 use flagstone_linux::slots::{DENSE_OFFSET, MM_CID_BEHIND};
 use flagstone_linux::{rseq_pop, rseq_push, rseq_sequence};
 
 const _: () = assert!(Gate::STEP == 16, "malloc divides by 16");
+const _: () = assert!(
+    ENTRY_UNUSED > MAX_CACHES,
+    "free tells the ceiling from other entries by the cache's id"
+);
 
 /// Distance from the thread pointer to `rseq_cs` in the C library of the building machine. Zero if
 /// that is not one distance (build.rs): then there is no near gate, and the far functions are all.
@@ -64,7 +69,9 @@ macro_rules! malloc_far {
             rseq_sequence!("r9", "r8"; rseq_pop!(
                 "r8 + {index}", "rcx", "rsi", "r10", "r9", "rax", "{anyhow}", ""
             )),
+            "mov dword ptr [rax + {mark}], 0",
             "ret",
+            mark = const MARK_AT,
             size_max = const TABLE_MAX,
             store = sym STORE,
             slots = const SLOTS_AT,
@@ -104,6 +111,7 @@ macro_rules! allocating {
                 rseq_sequence!("r9", "{cs}"; rseq_pop!(
                     "{index}", "rcx", "rsi", "r10", "r9", "rax", "9f", ""
                 )),
+                "mov dword ptr [rax + {mark}], 0",
                 "ret",
                 "9: jmp {anyhow}",
                 // Larger sizes, and whatever comes while the near gate is shut.
@@ -116,6 +124,7 @@ macro_rules! allocating {
                 "shr eax, 4",
                 "movzx esi, byte ptr [rcx + rax + {all_classes}]",
                 "jmp 5b",
+                mark = const MARK_AT,
                 near_max = const NEAR_MAX,
                 size_max = const TABLE_MAX,
                 store = sym STORE,
@@ -140,9 +149,10 @@ macro_rules! allocating {
 }
 
 /// The cache of the address in `rdi`, whose slots are at `rdx`, to `rax`: in the span, and the
-/// start of an object, or else to `$refused`. Spoils `rcx` and `rsi`.
+/// start of an object, or else to `$refused`. Then the cache's mark goes on the object, or what
+/// bears it already goes to `$marked`. Spoils `rcx` and `rsi`.
 macro_rules! admit_address {
-    ($refused:literal) => {
+    ($refused:literal, $marked:literal) => {
         concat!(
             "lea rdx, [rip + {store} + {slots}]\n",
             "mov rax, rdi\n",
@@ -164,6 +174,12 @@ macro_rules! admit_address {
             "jae ",
             $refused,
             "\n",
+            // Before the push: from then on the object may be another's.
+            "cmp dword ptr [rdi + {mark}], esi\n",
+            "je ",
+            $marked,
+            "\n",
+            "mov dword ptr [rdi + {mark}], esi\n",
         )
     };
 }
@@ -172,14 +188,16 @@ macro_rules! admit_address {
 macro_rules! free_far {
     () => {
         naked_asm!(
-            admit_address!("{anyhow}"),
+            // First, so that the portable function, which has a push of its own, finds no mark.
             "mov r8, qword ptr [rip + {dense}]",
             "test r8, r8",
             "jz {anyhow}",
+            admit_address!("{anyhow}", "{anyhow}"),
             rseq_sequence!("r9", "r8"; rseq_push!(
-                "r8 + {index}", "rdx", "rax", "r10", "r9", "rdi", "{anyhow}", ""
+                "r8 + {index}", "rdx", "rax", "r10", "r9", "rdi", "{full}", "", "rax", ""
             )),
             "ret",
+            mark = const MARK_AT,
             store = sym STORE,
             slots = const SLOTS_AT,
             base = const Gate::BASE_AT as isize - SLOTS_AT as isize,
@@ -189,6 +207,7 @@ macro_rules! free_far {
             dense = sym DENSE_OFFSET,
             index = const MM_CID_BEHIND,
             anyhow = sym free_anyhow,
+            full = sym free_marked,
         )
     };
 }
@@ -217,13 +236,15 @@ macro_rules! freeing {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(address: *mut c_void) {
             naked_asm!(
-                admit_address!("8f"),
+                admit_address!("8f", "9f"),
                 rseq_sequence!("r9", "{cs}"; rseq_push!(
-                    "{index}", "rdx", "rax", "r10", "r9", "rdi", "9f", ""
+                    "{index}", "rdx", "rax", "r10", "r9", "rdi", "7f", "", "rax", ""
                 )),
                 "ret",
+                "7: jmp {full}",
                 "8: jmp {far}",
                 "9: jmp {anyhow}",
+                mark = const MARK_AT,
                 store = sym STORE,
                 slots = const SLOTS_AT,
                 base = const Gate::BASE_AT as isize - SLOTS_AT as isize,
@@ -234,6 +255,7 @@ macro_rules! freeing {
                 index = const CS_OFFSET + MM_CID_BEHIND,
                 far = sym free_far,
                 anyhow = sym free_anyhow,
+                full = sym free_marked,
             )
         }
     )*};

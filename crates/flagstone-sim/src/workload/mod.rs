@@ -15,6 +15,7 @@ mod kbuild;
 pub mod larson;
 mod mmap1;
 mod netio;
+mod one_alloc_flow;
 pub mod one_alloc_n_free;
 mod pairs;
 pub mod random_mix;
@@ -150,6 +151,17 @@ pub const WORKLOADS: &[Workload] = &[
         processes: false,
         sizes: Some((1, 8192)),
         make: one_alloc_n_free::make,
+    },
+    Workload {
+        name: "one-alloc-flow",
+        about: "one CPU allocates, all others free, for good: one-alloc-n-free once it runs",
+        unit: "object freed",
+        kind: Kind::Steady,
+        tasks: Tasks { least: 2, step: 1 },
+        placement: Placement::Spread,
+        processes: false,
+        sizes: Some((1, 8192)),
+        make: one_alloc_flow::make,
     },
     Workload {
         name: "kbuild",

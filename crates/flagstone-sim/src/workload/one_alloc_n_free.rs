@@ -50,17 +50,21 @@ pub const SIZE: usize = 128;
 /// nothing, two calls and interrupts switched off and on. The rows of SLAB do not depend on it;
 /// under SLUB it decides whether consumers of 256 and 512 B ever fall behind, as the published
 /// ones did.
-const LOOP_NS: f64 = -250.0;
+pub(super) const LOOP_NS: f64 = -250.0;
 
 /// Nanoseconds within which the tasks of a round begin, where rounds are compared with real ones.
 const APART_NS: u32 = 1_000;
 
-#[derive(Debug, Default)]
+/// A mailbox.
+#[derive(Debug)]
 #[repr(align(64))]
-struct Slot {
+pub(super) struct Slot {
     objects: RefCell<VecDeque<NonNull<u8>>>,
     /// The CPU that spins on an empty mailbox.
     waiting: Cell<Option<u32>>,
+    /// Objects it holds at most, and the CPU that spins on a full one.
+    room: usize,
+    offering: Cell<Option<u32>>,
     /// The letters, where each is a word of its own: posted in order, and fetched.
     letters: Vec<Places>,
     posted: Cell<usize>,
@@ -71,6 +75,24 @@ struct Slot {
 const LETTERS: usize = 8;
 
 impl Slot {
+    /// An empty one for `room` objects.
+    pub(super) fn new(env: &Env<'_>, room: usize) -> Self {
+        let lines = if env.params.letters {
+            COUNT as usize / LETTERS
+        } else {
+            0
+        };
+        Self {
+            objects: RefCell::default(),
+            waiting: Cell::default(),
+            room,
+            offering: Cell::default(),
+            letters: (0..lines).map(|_| Places::default()).collect(),
+            posted: Cell::new(0),
+            fetched: Cell::new(0),
+        }
+    }
+
     fn touch(&self) {
         let line = core::ptr::from_ref(self).cast();
         Virtual::touch(Line::Node, line, Access::Atomic);
@@ -84,21 +106,36 @@ impl Slot {
         }
     }
 
-    fn post(&self, vm: &Vm, object: NonNull<u8>) {
+    /// Puts an object in, spinning while there is no room. `Err` hands it back at the end of a run.
+    pub(super) fn post(&self, vm: &Vm, object: NonNull<u8>) -> Result<(), NonNull<u8>> {
+        while self.objects.borrow().len() >= self.room {
+            if vm.stopping() {
+                return Err(object);
+            }
+            self.offering.set(Some(vm.current()));
+            vm.park();
+        }
         self.letter(&self.posted, Access::Write);
         self.touch();
         self.objects.borrow_mut().push_back(object);
         if let Some(consumer) = self.waiting.take() {
             vm.release_spinner(consumer);
         }
+        Ok(())
     }
 
-    fn fetch(&self, vm: &Vm) -> NonNull<u8> {
+    /// Takes an object out, spinning while there is none; `None` at the end of a run.
+    pub(super) fn fetch(&self, vm: &Vm) -> Option<NonNull<u8>> {
         loop {
             self.touch();
-            let found = self.objects.borrow_mut().pop_front();
-            if let Some(object) = found {
+            let object = self.objects.borrow_mut().pop_front();
+            if let Some(producer) = self.offering.take() {
+                vm.release_spinner(producer);
+            }
+            if object.is_some() {
                 self.letter(&self.fetched, Access::Read);
+            }
+            if object.is_some() || vm.stopping() {
                 return object;
             }
             self.waiting.set(Some(vm.current()));
@@ -148,24 +185,14 @@ pub fn consume<S: Stage>(
     }
 }
 
-fn mailbox(env: &Env<'_>) -> Slot {
-    let lines = if env.params.letters {
-        COUNT as usize / LETTERS
-    } else {
-        0
-    };
-    Slot {
-        letters: (0..lines).map(|_| Places::default()).collect(),
-        ..Slot::default()
-    }
-}
-
 pub(super) fn make<'a>(env: &'a Env<'a>) -> Vec<(u32, Program<'a>)> {
     let size = env.params.size.unwrap_or(SIZE);
     let tasks = env.cpus.len();
     let rounds = env.params.rounds.unwrap_or(1);
     let shared = Rc::new(Shared {
-        slots: (1..tasks.max(2)).map(|_| mailbox(env)).collect(),
+        slots: (1..tasks.max(2))
+            .map(|_| Slot::new(env, usize::MAX))
+            .collect(),
         cache: env.subject.kmalloc("test", size),
         whole: passed_through(env, size),
         running: Cell::new(tasks),
@@ -224,7 +251,9 @@ fn one_round(stage: &Virtually<'_>, shared: &Shared, last: bool) {
     if task == 0 {
         let post = |to: usize, object| {
             vm.spend(before_alloc);
-            shared.slots[to].post(vm, object);
+            if shared.slots[to].post(vm, object).is_err() {
+                vm.fail("a mailbox without bounds had no room");
+            }
         };
         produce(stage, shared.cache, shared.slots.len(), post);
         if last {
@@ -237,7 +266,9 @@ fn one_round(stage: &Virtually<'_>, shared: &Shared, last: bool) {
     let from = if task == 0 { vm.now() } else { begin };
     let slot = &shared.slots[task.saturating_sub(1)];
     let fetch = || {
-        let object = slot.fetch(vm);
+        let Some(object) = slot.fetch(vm) else {
+            vm.fail("the run ended before its programs did")
+        };
         vm.spend(before_free);
         object
     };

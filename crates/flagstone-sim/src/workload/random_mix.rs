@@ -9,6 +9,7 @@ use super::stage::{Block, Common, Stage, Virtually};
 use crate::schedule::Program;
 use crate::subject::Subject;
 use crate::vm::Vm;
+use core::ptr::NonNull;
 use flagstone_core::base::CacheId;
 use std::rc::Rc;
 
@@ -95,6 +96,31 @@ pub(super) fn make<'a>(env: &'a Env<'a>) -> Vec<(u32, Program<'a>)> {
     programs.collect()
 }
 
+/// A block in one word: the blocks of hundreds of simulated tasks are read at random, and twice as
+/// many of them stay in the host's caches.
+#[derive(Clone, Copy)]
+struct Held(u64);
+
+impl Held {
+    /// User addresses are shorter; the cache is in the bits above.
+    const ADDRESS_BITS: u32 = 48;
+
+    #[inline]
+    fn new((cache, object): Block) -> Self {
+        let address = object.as_ptr() as u64;
+        debug_assert!(address >> Self::ADDRESS_BITS == 0);
+        Self(u64::from(cache.0) << Self::ADDRESS_BITS | address)
+    }
+
+    #[inline]
+    fn block(self) -> Block {
+        let address = self.0 & ((1 << Self::ADDRESS_BITS) - 1);
+        let object = NonNull::new(address as usize as *mut u8);
+        let cache = CacheId((self.0 >> Self::ADDRESS_BITS) as u16);
+        (cache, object.expect("made from an object"))
+    }
+}
+
 /// The program of one task, in any world.
 pub fn mix<S: Stage>(stage: &S, largest: usize) {
     let octaves = ((largest as u32 / 16).ilog2() + 1).max(1);
@@ -104,15 +130,16 @@ pub fn mix<S: Stage>(stage: &S, largest: usize) {
         let cache = stage.class(size.min(largest));
         let object = stage.alloc(cache);
         stage.use_object(object, 8);
-        (cache, object)
+        Held::new((cache, object))
     };
     let (tasks, task) = stage.tasks();
-    let mut live: Vec<Block> = (0..LIVE).map(|_| fresh()).collect();
+    let mut live: Vec<Held> = (0..LIVE).map(|_| fresh()).collect();
     while !stage.stopping() {
         let at = stage.below(LIVE as u32) as usize;
         // Read before the allocation: its place in memory is far and takes as long as that does.
         let old = live[at];
         live[at] = fresh();
+        let old = old.block();
         let other = stage.below(tasks);
         let mine = if stage.happens(1, 10) && other != task {
             stage.offer(other, old).err()
@@ -130,7 +157,7 @@ pub fn mix<S: Stage>(stage: &S, largest: usize) {
         stage.think();
         stage.count_op();
     }
-    for (cache, object) in live {
+    for (cache, object) in live.into_iter().map(Held::block) {
         // SAFETY: as above; the task ends.
         unsafe { stage.free(cache, object) };
     }

@@ -1,5 +1,6 @@
 //! The JSON document.
 
+use super::claim;
 use super::measured::Measured;
 use super::runner::Cost;
 use super::sheet::{Cell, Extra, Method, Setting, Sheet, Summary, Target};
@@ -23,6 +24,9 @@ struct Row<'a> {
     accuracy: Option<String>,
     inside: Option<bool>,
     sign_right: Option<bool>,
+    claimed_sign_right: Option<bool>,
+    no_claim: Option<String>,
+    other_states: &'a [f64],
     fitted: bool,
     reason: Option<&'a str>,
     profile: Option<&'a str>,
@@ -61,6 +65,9 @@ fn row<'a>(sheet: &Sheet, cell: &'a Cell) -> Row<'a> {
         accuracy: cell.accuracy.map(|accuracy| accuracy.words()),
         inside: cell.inside(),
         sign_right: sheet.sign(cell),
+        claimed_sign_right: sheet.claimed_sign(cell),
+        other_states: &cell.states,
+        no_claim: sheet.sign(cell).and_then(|_| claim::none(sheet, cell)),
         fitted: cell.fitted,
         reason: cell.reason.as_deref(),
         profile: cell.profile.as_deref(),

@@ -10,6 +10,7 @@
 //! number of values tried. A cell that is far off stays, with its error.
 
 mod ask;
+mod claim;
 mod document;
 mod html;
 mod measured;

@@ -57,7 +57,10 @@ pub(super) fn markdown(sheet: &Sheet, quick: bool, beside: &Path) -> String {
         "A cell reads `published · got · flagstone`, then + inside the accuracy of its row, − \
          outside, = fitted or so by definition, ? without a figure. Each cell's accuracy and everything \
          else are in the JSON document (`--json`). Signs: a patched figure must lie on the published \
-         side of what the *base got*.\n",
+         side of what the *base got*. A published difference of less than two standard errors, where the \
+         document itself lets one tell (S4's 50 runs, S1's seven CPUs that do the same, S0's ± figures), \
+         says nothing of a side: it is no claim, by the published figures alone, and is counted apart; \
+         the second count is of all.\n",
     );
     for (seed, source) in DOCUMENTS {
         let cells: Vec<&Cell> = sheet

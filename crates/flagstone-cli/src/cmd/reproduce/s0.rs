@@ -155,6 +155,7 @@ fn throughput(
             versus: (index == 1).then(|| versus.clone()),
             profile: Some(ask.machine.into()),
             note: note.clone(),
+            ..Fill::default()
         };
         sheet.fill(Method::Simulated, [table, row, column], 0, fill);
     }

@@ -16,12 +16,16 @@ const REMEDIES: [&str; 2] = ["defer-contended-free", "avoid-contended-slab"];
 const MACHINE: &str = "xeon-2007-8";
 const CPUS: u32 = 8;
 const SIZES: [usize; 10] = [8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096];
+/// The size whose row has two states.
+const BISTABLE: usize = 8;
 /// Pauses of the phase diagram in nanoseconds for each object: below zero the freeing CPUs
 /// pause, above zero the allocating one.
 pub(super) const PAUSES: [i64; 9] = [-8000, -4000, -2000, -1000, 0, 100, 200, 400, 800];
 /// Freeing CPUs of the flatness check, on a machine that has so many.
 const FREEING: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 const WIDE: &str = "intel-2s-128";
+/// How long it is looked at once it runs: 64 CPUs start for 16 ms, the latter half is the window.
+const FLOW: Look = Look::ms(64, 64);
 /// One allocates, all others free, on today's machine and its larger kin, in full runs.
 const MANY: [(&str, u32); 4] = [
     ("spr-2s-224", 56),
@@ -35,6 +39,11 @@ const OBJECTS: u32 = flagstone_sim::workload::one_alloc_n_free::COUNT as u32;
 const MANY_SIZE: usize = 16;
 /// The table of extras that the diagram is drawn from.
 pub(super) const PHASES: &str = "phase diagram: cycles of a freeing CPU under SLUB";
+
+/// Likewise of CPU 0.
+const PHASES_PRODUCER: &str = "phase diagram: cycles of CPU 0 under SLUB";
+/// Cycles of the machine in a nanosecond, to take pauses off.
+const GHZ: f64 = 2.33;
 
 fn seeds(effort: Effort) -> u64 {
     effort.pick(2, 10)
@@ -61,6 +70,15 @@ fn wide(freeing: u32) -> Ask {
     }
 }
 
+/// The same once it runs: every object is freed, figures are those of a window.
+fn flow(freeing: u32) -> Ask {
+    Ask {
+        workload: "one-alloc-flow",
+        look: FLOW,
+        ..wide(freeing)
+    }
+}
+
 fn many((machine, tasks): (&'static str, u32), policy: &str) -> Ask {
     Ask {
         size: Some(MANY_SIZE),
@@ -81,8 +99,12 @@ pub(super) fn asks(effort: Effort) -> Vec<Ask> {
         }
         asks.extend(REMEDIES.map(|name| test(size).under(&remedy(name))));
         asks.extend(PAUSES.map(|pause| paused(size, pause)));
+        if size == BISTABLE {
+            asks.extend(PAUSES.map(|pause| paused(size, pause).under(SLAB)));
+        }
     }
     asks.extend(FREEING.map(wide));
+    asks.extend(FREEING.map(flow));
     if effort == Effort::Full {
         for place in MANY {
             asks.extend([SLAB, SLUB, OWN].map(|policy| many(place, policy)));
@@ -147,7 +169,9 @@ fn row(sheet: &mut Sheet, runs: &Runs, name: &str, policy: &str, size: usize, ef
             accuracy: Some(accuracy),
             versus: (policy == SLUB).then_some(Versus::Cell(slab, 0)),
             profile: Some(MACHINE.into()),
-            note: (size == 8 && policy == SLUB).then(|| "two states; see the phase diagram".into()),
+            states: states(runs, policy, size, column),
+            note: (size == BISTABLE && policy == SLUB)
+                .then(|| "two states; see the phase diagram".into()),
             ..Fill::default()
         };
         sheet.fill(Method::Simulated, [&table, &row, column], 0, fill);
@@ -156,6 +180,36 @@ fn row(sheet: &mut Sheet, runs: &Runs, name: &str, policy: &str, size: usize, ef
         put(&format!("cpu {n}"), &|figures| cpu(figures, n));
     }
     put("average", &|figures| mean(figures, 0));
+}
+
+/// What a column is in the other states of the phase diagram: SLUB's row of 8 B has two. A state's
+/// figure is SLAB's plus what SLUB is above SLAB with the same pause.
+fn states(runs: &Runs, policy: &str, size: usize, column: &str) -> Vec<f64> {
+    if policy != SLUB || size != BISTABLE {
+        return Vec::new();
+    }
+    let at = |policy: &str, pause: i64| {
+        let figures = runs.get(&paused(size, pause).under(policy)).ok()?;
+        Some(match column {
+            "average" => (producing(figures, pause) + freeing(figures, pause) * 7.0) / 8.0,
+            "cpu 0" => producing(figures, pause),
+            _ => freeing(figures, pause),
+        })
+    };
+    let pauses = PAUSES.into_iter().filter(|pause| *pause != 0);
+    pauses
+        .filter_map(|pause| Some(at(SLAB, 0)? + at(SLUB, pause)? - at(SLAB, pause)?))
+        .collect()
+}
+
+/// Cycles of CPU 0 without its own pause.
+fn producing(figures: &Figures, pause: i64) -> f64 {
+    cpu(figures, 0) - pause.max(0) as f64 * GHZ * f64::from(CPUS - 1)
+}
+
+/// Cycles of a freeing CPU without its own pause.
+fn freeing(figures: &Figures, pause: i64) -> f64 {
+    mean(figures, 1) - (-pause).max(0) as f64 * GHZ / f64::from(CPUS)
 }
 
 /// CPU 0 and the freeing CPUs under a policy.
@@ -210,13 +264,19 @@ fn remedies(sheet: &mut Sheet, runs: &Runs, size: usize, effort: Effort) {
 
 fn phases(sheet: &mut Sheet, runs: &Runs, size: usize) {
     for pause in PAUSES {
-        if let Ok(figures) = runs.get(&paused(size, pause)) {
+        let Ok(figures) = runs.get(&paused(size, pause)) else {
+            continue;
+        };
+        for (table, got) in [
+            (PHASES, freeing(figures, pause)),
+            (PHASES_PRODUCER, producing(figures, pause)),
+        ] {
             sheet.extras.push(Extra {
                 seed: SEED,
-                table: PHASES.into(),
+                table: table.into(),
                 row: format!("{size} B"),
                 column: format!("{pause} ns"),
-                got: mean(figures, 1) - (-pause).max(0) as f64 * 2.33 / 8.0,
+                got,
                 method: Method::Simulated,
                 unit: "cycles",
             });
@@ -293,17 +353,36 @@ fn crowd(sheet: &mut Sheet, runs: &Runs, place: (&'static str, u32)) {
     });
 }
 
+/// One free from 1 to 64 freeing CPUs, in nanoseconds: once it runs, and in the published test.
+///
+/// Which of the two is "the cost of one object"? The published test shares 10,000 frees between
+/// the CPUs: with 64 of them each frees 153 objects, the first of its life, so that it compares how
+/// much of a CPU's beginning is in a free, 1 part in 5000 or 1 in 153. Each is a target of its own.
 fn flatness(sheet: &mut Sheet, runs: &Runs) {
+    let forms: [(&str, &str, fn(u32) -> Ask); 2] = [
+        ("once it runs", "one-alloc-flow", flow),
+        (
+            "in the published test, CPUs' first frees included",
+            "one-alloc-n-free",
+            wide,
+        ),
+    ];
+    for (when, workload, form) in forms {
+        flat(sheet, runs, when, workload, form);
+    }
+}
+
+fn flat(sheet: &mut Sheet, runs: &Runs, when: &str, workload: &str, form: fn(u32) -> Ask) {
     let mut costs = Vec::new();
     for freeing in FREEING {
-        let Ok(figures) = runs.get(&wide(freeing)) else {
+        let Ok(figures) = runs.get(&form(freeing)) else {
             return;
         };
         costs.push(figures.free_ns);
         for (column, got) in [("free", figures.free_ns), ("alloc", figures.alloc_ns)] {
             sheet.extras.push(Extra {
                 seed: SEED,
-                table: format!("cost of one object under flagstone on {WIDE}, 128 B"),
+                table: format!("cost of one object under flagstone on {WIDE}, 128 B, {workload}"),
                 row: format!("{freeing} freeing CPUs"),
                 column: column.into(),
                 got,
@@ -316,8 +395,8 @@ fn flatness(sheet: &mut Sheet, runs: &Runs) {
     let most = costs.iter().copied().fold(0.0, f64::max);
     sheet.targets.push(Target {
         seed: SEED,
-        wanted: "cost of one free flat within 20 % from 1 to 64 freeing CPUs".into(),
-        found: format!("{least:.0} to {most:.0} ns"),
+        wanted: format!("cost of one free flat within 20 % from 1 to 64 freeing CPUs, {when}"),
+        found: format!("{least:.1} to {most:.1} ns"),
         reached: Some(most <= 1.2 * least),
     });
 }

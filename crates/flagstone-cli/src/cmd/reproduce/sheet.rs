@@ -6,8 +6,10 @@
 //! ```
 //!
 //! A cell that a parameter was fitted to, or that is 100 by definition, is marked `fitted` and
-//! counts in neither sum. A cell without a figure carries its reason.
+//! counts in neither sum. A cell without a figure carries its reason. Signs are counted twice: all
+//! of them, and those that are claims (see `claim`).
 
+use super::claim;
 use super::measured;
 use super::published::{self, Published};
 use serde::Serialize;
@@ -94,6 +96,9 @@ pub(super) struct Cell {
     pub(super) accuracy: Option<Accuracy>,
     /// What its direction is judged against.
     pub(super) versus: Option<Versus>,
+    /// What it is in other states of the same row, where there are several and a single run says
+    /// only which of them it fell into.
+    pub(super) states: Vec<f64>,
 }
 
 impl Cell {
@@ -142,6 +147,8 @@ pub(super) struct Fill {
     pub(super) profile: Option<String>,
     /// A remark.
     pub(super) note: Option<String>,
+    /// What it is in other states of the row.
+    pub(super) states: Vec<f64>,
 }
 
 /// A figure beside the published ones: a remedy, a phase, memory, a count.
@@ -234,6 +241,7 @@ impl Sheet {
                     fitted: false,
                     accuracy: None,
                     versus: None,
+                    states: Vec::new(),
                 })
                 .collect(),
             extras: Vec::new(),
@@ -251,6 +259,12 @@ impl Sheet {
         let found = self.find(table, row, column, 0);
         let found = found.unwrap_or_else(|| panic!("no published cell {table}/{row}/{column}"));
         self.cells[found].published.value
+    }
+
+    /// The cell of a key, the `nth` of equal ones.
+    pub(super) fn cell(&self, table: &str, row: &str, column: &str, nth: usize) -> Option<&Cell> {
+        self.find(table, row, column, nth)
+            .map(|found| &self.cells[found])
     }
 
     fn find(&self, table: &str, row: &str, column: &str, nth: usize) -> Option<usize> {
@@ -278,6 +292,7 @@ impl Sheet {
         cell.fitted = fill.fitted || by_machine;
         cell.accuracy = fill.accuracy;
         cell.versus = fill.versus;
+        cell.states = fill.states;
         cell.profile = fill.profile;
     }
 
@@ -287,7 +302,20 @@ impl Sheet {
     /// move of less than a half is "unchanged", right if ours is less than 2; any other is wrong
     /// where ours has no size to speak of, whatever its sign.
     pub(super) fn sign(&self, cell: &Cell) -> Option<bool> {
-        let got = cell.got.filter(|_| !cell.fitted)?;
+        self.moves_as_published(cell, cell.got.filter(|_| !cell.fitted)?)
+    }
+
+    /// Likewise, but `None` where the documents make no claim of a direction, and right where one of
+    /// the row's states has it: a row of two states is reproduced by a picture of both.
+    pub(super) fn claimed_sign(&self, cell: &Cell) -> Option<bool> {
+        let right = self.sign(cell)?;
+        let shown = |got: &f64| self.moves_as_published(cell, *got) == Some(true);
+        claim::none(self, cell)
+            .is_none()
+            .then(|| right || cell.states.iter().any(shown))
+    }
+
+    fn moves_as_published(&self, cell: &Cell, got: f64) -> Option<bool> {
         let published = cell.published.value;
         let points = cell.published.unit.starts_with('%');
         let (published, got) = match cell.versus.as_ref()? {
@@ -325,6 +353,10 @@ impl Sheet {
                 sum.signs += 1;
                 sum.signs_right += usize::from(right);
             }
+            if let Some(right) = self.claimed_sign(cell) {
+                sum.claims += 1;
+                sum.claims_right += usize::from(right);
+            }
             if let Some(inside) = cell.inside() {
                 sum.judged += 1;
                 sum.inside += usize::from(inside);
@@ -354,6 +386,10 @@ pub(super) struct Summary {
     pub(super) signs: usize,
     /// Of these, with the published one.
     pub(super) signs_right: usize,
+    /// Cells with a direction that is a claim by the document's own spread.
+    pub(super) claims: usize,
+    /// Of these, with the published one.
+    pub(super) claims_right: usize,
     /// Cells with an accuracy and a figure.
     pub(super) judged: usize,
     /// Of these, within it.
@@ -370,8 +406,12 @@ impl Summary {
     /// The summary line.
     pub(super) fn line(&self) -> String {
         format!(
-            "signs right {}/{}, within accuracy {}/{} ({} fitted or defined and {} without a \
-             figure apart), settings tried {}; flagstone's targets reached {}/{}",
+            "signs right {}/{} (and with {} differences within the documents' own spread, which \
+             are no claims, {}/{}), within accuracy {}/{} ({} fitted or defined and {} without a figure apart), settings \
+             tried {}; flagstone's targets reached {}/{}",
+            self.claims_right,
+            self.claims,
+            self.signs - self.claims,
             self.signs_right,
             self.signs,
             self.inside,

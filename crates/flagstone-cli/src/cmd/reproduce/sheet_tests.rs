@@ -108,3 +108,54 @@ fn a_cell_its_machine_was_fitted_to_is_not_judged_and_profiles_name_cells_that_e
     let filled = || sheet.cells.iter().filter(|cell| cell.got.is_some());
     assert!(filled().count() >= 6 && filled().all(|cell| cell.fitted && cell.inside().is_none()));
 }
+
+#[test]
+fn signs_are_counted_with_and_without_those_that_are_no_claims() {
+    let mut sheet = Sheet::new(&["S4"]);
+    let table = "fio netio user time";
+    for (row, column, got) in [
+        ("SLUB", "avg", 37.0),
+        ("SLAB", "avg", 36.0),
+        ("SLUB (dynamic)", "avg", 36.0),
+    ] {
+        let base = Versus::Cell([table, "SLUB", column].map(String::from), 0);
+        let fill = Fill {
+            got: Some(Ok((got, None))),
+            versus: (row != "SLUB").then_some(base),
+            ..Fill::default()
+        };
+        sheet.fill(Method::Simulated, [table, row, column], 0, fill);
+    }
+    let sum = sheet.summary();
+    assert_eq!((sum.signs_right, sum.signs), (0, 2));
+    assert_eq!(
+        (sum.claims_right, sum.claims),
+        (0, 1),
+        "SLAB's mean is within two standard errors of SLUB's"
+    );
+    assert!(sum.line().contains("signs right 0/1 "), "{}", sum.line());
+}
+
+#[test]
+fn in_a_row_of_two_states_a_sign_is_right_where_one_of_them_has_it() {
+    let with = |states: Vec<f64>| {
+        let mut sheet = Sheet::new(&["S1"]);
+        let slab = Versus::Cell(["1 alloc N free SLAB", "8 B", "cpu 0"].map(String::from), 0);
+        for (table, got, states) in [
+            ("1 alloc N free SLAB", 1800.0, Vec::new()),
+            ("1 alloc N free SLUB", 3600.0, states),
+        ] {
+            let fill = Fill {
+                got: Some(Ok((got, None))),
+                versus: (table != "1 alloc N free SLAB").then(|| slab.clone()),
+                states,
+                ..Fill::default()
+            };
+            sheet.fill(Method::Simulated, [table, "8 B", "cpu 0"], 0, fill);
+        }
+        let sum = sheet.summary();
+        (sum.signs_right, sum.claims_right)
+    };
+    assert_eq!(with(vec![2600.0, 1750.0]), (0, 1));
+    assert_eq!(with(vec![2600.0, 1850.0]), (0, 0));
+}

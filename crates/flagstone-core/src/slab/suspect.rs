@@ -1,0 +1,107 @@
+//! Suspicion: whether an object that looks freed is among the free ones.
+//!
+//! ```text
+//!   1  each CPU's main and spare sheaf: a look from outside, then the sheaf in hand
+//!   2  each node's barn, under its lock
+//! ```
+//!
+//! (The slab's chain was looked at by [`Slabs::assert_live`].) What is found here ends a program,
+//! so only what was seen in a sheaf that is held exclusively counts: taken out of its slot, or
+//! under the barn's lock. A live object is in none, whatever others do meanwhile, since its owner
+//! is here and gives it up afterwards. The look from outside only saves taking sheaves out of
+//! slots in vain.
+//!
+//! Not found is not proof of the contrary: a sheaf may be in somebody's hand or travel from a
+//! place not yet looked at to one that was.
+
+use super::barn::Barn;
+use super::cache::Cache;
+use super::sheaf::OwnSheaf;
+use super::slabs::{SHEAF_CACHES, Slabs};
+use crate::base::{CpuId, NodeId};
+use crate::platform::{Platform, SHEAF_HEADER_BYTES, SheafWord, Slot};
+use crate::policy::Engine;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+impl<P: Platform> Slabs<P> {
+    /// Whether `object` of `cache` was found in a sheaf or a barn. The caller is about to free it
+    /// or to use it, and nobody else is.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn holds_free(&self, cache: &Cache, object: NonNull<u8>) -> bool {
+        if cache.engine() != Engine::Sheaf {
+            return false;
+        }
+        let id = cache.id().index();
+        let on_cpu = |cpu| {
+            [Slot::main(id), Slot::spare(id)].into_iter().any(|slot| {
+                self.seems_to_hold(cpu, slot, object) && self.held_there(cache, cpu, slot, object)
+            })
+        };
+        let in_barn = |node| {
+            let barn: &Barn = &self.node(cache.id(), NodeId(node)).barn;
+            let mut found = false;
+            barn.each_object::<P>(&mut |other| found |= other == object);
+            found
+        };
+        (0..P::cpu_count()).any(|cpu| on_cpu(CpuId(cpu))) || (0..self.node_count()).any(in_barn)
+    }
+
+    /// Whether `object` seems to be in the sheaf of any CPU's `slot`, which may be in use.
+    fn seems_to_hold(&self, cpu: CpuId, slot: Slot, object: NonNull<u8>) -> bool {
+        let area = self.area();
+        // SAFETY: the CPU is below the count, and a cache's slots are inside the area.
+        let word = SheafWord(unsafe { area.word(cpu, slot) }.load(Relaxed));
+        if word.is_absent() {
+            return false;
+        }
+        let next = area.entry(word);
+        let page = self.pages().pfn_of(next.as_ptr().cast());
+        let cache = page.and_then(|pfn| self.cache_of_page(pfn));
+        let Some(cache) = cache.filter(|cache| cache.id().index() <= SHEAF_CACHES) else {
+            return false;
+        };
+        let into = next.addr().get() & (cache.geometry().size() - 1);
+        let entries = into.saturating_sub(SHEAF_HEADER_BYTES) / size_of::<usize>();
+        (1..=entries).any(|below| {
+            // SAFETY: inside the piece of a sheaf's memory that `next` lies in. The sheaf may be
+            // no more by now, but the heap's pages stay readable.
+            let entry = unsafe { next.sub(below).cast::<AtomicUsize>().as_ref() };
+            entry.load(Relaxed) == object.as_ptr() as usize
+        })
+    }
+
+    /// Takes the sheaf out of a CPU's `slot` and looks for `object` in it.
+    fn held_there(&self, cache: &Cache, cpu: CpuId, slot: Slot, object: NonNull<u8>) -> bool {
+        // The own CPU's needs no fence, which not every system has.
+        if cpu == P::current_cpu()
+            && let Some(sheaf) = self.exchange(slot, None)
+        {
+            let found = sheaf.holds(object);
+            self.drop_sheaf(cache, sheaf);
+            if found {
+                return true;
+            }
+        }
+        let mut found = false;
+        let slots = slot.index() as u32..slot.index() as u32 + 1;
+        let mut take = |_, word| {
+            // SAFETY: `seize` hands over the sheaf for us alone.
+            if let Some(sheaf) = unsafe { self.sheaf_of_word(word) } {
+                found |= sheaf.holds(object);
+                self.drop_sheaf(cache, sheaf);
+            }
+        };
+        // SAFETY: the area is ours and the slot is inside it.
+        unsafe { P::seize(self.area(), cpu, slots, &mut take) };
+        found
+    }
+}
+
+impl OwnSheaf {
+    /// Whether `object` is in it.
+    fn holds(&self, object: NonNull<u8>) -> bool {
+        (0..self.len()).any(|index| self.get(index) == Some(object))
+    }
+}
