@@ -78,21 +78,22 @@ fn a_fork_inside_a_fork_leaves_the_outer_ones_locks_held() {
 fn a_child_whose_lock_went_with_a_strangers_thread_gets_memory_all_the_same() {
     let (world, heap) = heap();
     let node = ready(&heap).slabs().pages();
-    let (below, strange) = (ready(&heap).slabs().registry_lock(), {
-        let cache = ready(&heap).slabs().live_caches().last().expect("caches");
-        ready(&heap).slabs().node(cache.id(), NodeId(0)).raw_lock()
-    });
+    let below = ready(&heap).slabs().registry_lock();
+    let cache = ready(&heap).slabs().live_caches().last().expect("caches");
+    let list = ready(&heap).slabs().node(cache.id(), NodeId(0)).raw_lock();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             world.enter(CpuId(0));
-            Testing::acquire(strange).expect("free");
+            for strange in [list, ready(&heap).huge.raw()] {
+                Testing::acquire(strange).expect("free");
+            }
         });
     });
     Testing::acquire(below).expect("free");
     assert!(heap.fork_prepare());
     heap.fork_child();
     Testing::release_lock(below);
-    assert_eq!(held(&heap), 1);
+    assert_eq!(held(&heap), 2);
     let blocks: Vec<_> = [100, 30_000, 32_000, 100_000, 5 * MIB]
         .map(|size| heap.alloc(size).expect("memory"))
         .into();
