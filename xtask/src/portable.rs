@@ -20,6 +20,9 @@ const ROOT: &str = "/usr/aarch64-linux-gnu";
 /// each page that is mapped, reserved ones too, so that a reservation of 1 TiB costs it 13 GB and
 /// a minute.
 const SPACE: &str = "--as=17179869184";
+/// What an emulator cannot show: the last look at a program's end is only where no other thread is,
+/// and the emulator has one of its own.
+const NOT_EMULATED: &str = "misuse/double_free_of_overwritten.c";
 /// Instructions of the functions programs call most, at most: today's figures, the jumps to the
 /// cold functions included. Where a change pays for itself elsewhere, raise one here, and say
 /// what it pays in the commit.
@@ -159,7 +162,8 @@ fn aarch64(place: &Place<'_>) -> Result<Done, String> {
     };
     let mut done = Done::default();
     done.note("instructions", short_enough(&library));
-    for program in PROGRAMS {
+    let shown = |program: &&Program| program.source != NOT_EMULATED;
+    for program in PROGRAMS.iter().filter(shown) {
         let verdict = place.compile(&with, program).and_then(|file| {
             let mut command = Command::new("prlimit");
             command.args([SPACE, emulator, "-L", ROOT, "-E"]);
