@@ -1,8 +1,9 @@
 /* Signals in threads that do little but slow paths; the handler forks on top of them. The child
    allocates in the handler, returns into what the signal interrupted, goes through some more slow
    paths and ends; the parent's handler waits for it. Nothing may hang, be handed out twice or be
-   refused, in the child or in the parent. Arguments: forks; "together" to let threads fork at the
-   same time, each on top of what another wants: then the child's memory may be out of reach. */
+   refused, in the child or in the parent. Signals come close together, so a handler that waits on
+   top of a holder is followed by the next one at once, and the holder does not go on. Arguments:
+   forks; "together" to let threads fork at the same time, each on top of what another wants. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>
@@ -21,9 +22,8 @@ static atomic_flag forking = ATOMIC_FLAG_INIT;
 static volatile sig_atomic_t is_child;
 static _Thread_local int is_the_forker;
 
-/* A handler on top of the holder of the table of huge blocks gets none: the last is for threads. */
 static const size_t sizes[] = {48, 700, 4096, 9000, 30000, 70000, 300000, 5 << 20};
-enum { SIZES = sizeof sizes / sizeof *sizes, FOR_HANDLERS = SIZES - 1 };
+enum { SIZES = sizeof sizes / sizeof *sizes };
 
 static unsigned next(unsigned *seed) {
     *seed = *seed * 1103515245 + 12345;
@@ -47,9 +47,9 @@ static void drop(unsigned char *block, size_t size, unsigned char mark) {
 }
 
 static void all_sizes(unsigned char mark) {
-    unsigned char *blocks[FOR_HANDLERS];
-    for (int at = 0; at < FOR_HANDLERS; at++) blocks[at] = fill(sizes[at], mark);
-    for (int at = 0; at < FOR_HANDLERS; at++) drop(blocks[at], sizes[at], mark);
+    unsigned char *blocks[SIZES];
+    for (int at = 0; at < SIZES; at++) blocks[at] = fill(sizes[at], mark);
+    for (int at = 0; at < SIZES; at++) drop(blocks[at], sizes[at], mark);
 }
 
 static void handler(int number) {
@@ -87,7 +87,7 @@ static void *worker(void *argument) {
         for (int at = 0; at < count; at++) batch[at] = fill(size, (unsigned char)at);
         for (int at = 0; at < count; at++) drop(batch[at], size, (unsigned char)at);
         if (is_the_forker && ++turns == TURNS_OF_A_CHILD) {
-            _exit(atomic_load(&refused) && !together ? 4 : 0);
+            _exit(atomic_load(&refused) ? 4 : 0);
         }
     }
     sigset_t all;
@@ -106,7 +106,7 @@ int main(int count, char **arguments) {
         pthread_create(&threads[at], NULL, worker, (void *)(at + 1));
     for (unsigned at = 0; atomic_load(&forked) < wanted; at++) {
         pthread_kill(threads[at % THREADS], SIGUSR1);
-        usleep(300);
+        usleep(100);
     }
     for (int at = 0; at < THREADS; at++) pthread_join(threads[at], NULL);
     if (atomic_load(&failed)) printf("%d children failed\n", atomic_load(&failed));

@@ -86,6 +86,7 @@ fn forks_in_signal_handlers_leave_the_code_below_its_locks_in_both_processes() {
 fn threads_that_fork_in_handlers_on_top_of_what_others_want_do_not_hang() {
     let program = compile(SCRATCH, "preload/fork_in_handlers.c");
     let finished = succeed(preloaded(program).args(["100", "together"]), LIMIT);
+    assert_eq!(finished.stdout, "ok\n");
     assert_eq!(finished.stderr, "");
 }
 

@@ -160,7 +160,7 @@ fn locked_on<T>(cpu: CpuId, step: impl FnOnce(CpuId) -> T) -> Option<T> {
     let lock = lock_of(cpu)?;
     let mut round = 0;
     while !Linux::try_acquire(lock) {
-        let above = || round == ASK_AFTER && Linux::holds_from(LockKind::Local);
+        let above = || round == ASK_AFTER && stands_on_top();
         if round == PATIENCE || lock.holder() == Linux::token() || above() {
             return None;
         }
@@ -170,6 +170,14 @@ fn locked_on<T>(cpu: CpuId, step: impl FnOnce(CpuId) -> T) -> Option<T> {
     let out = step(cpu);
     Linux::release_lock(lock);
     Some(out)
+}
+
+/// Whether the caller interrupted the holder of any CPU's lock, or of one that comes after these. The
+/// former has moved on to another CPU since: if it waited, the holder would not go on.
+fn stands_on_top() -> bool {
+    let count = LOCKED_COUNT.load(Ordering::Relaxed);
+    let below = |cpu| lock_of(CpuId(cpu)).is_some_and(|lock| lock.holder() == Linux::token());
+    (0..count).any(below) || Linux::holds_from(LockKind::Local)
 }
 
 fn lock_of(cpu: CpuId) -> Option<&'static RawLock> {

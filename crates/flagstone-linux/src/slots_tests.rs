@@ -496,3 +496,17 @@ mod interrupted {
         }
     }
 }
+
+#[test]
+fn a_handler_on_top_of_a_cpus_holder_that_moved_on_to_another_is_told_so() {
+    let _alone = alone();
+    start_once();
+    assert!(!stands_on_top());
+    for cpu in 0..LOCKED_COUNT.load(Ordering::Relaxed) {
+        assert_eq!(locked_on(CpuId(cpu), |_| stands_on_top()), Some(true));
+        let of_another = locked_on(CpuId(cpu), |_| {
+            std::thread::scope(|scope| scope.spawn(stands_on_top).join().expect("an answer"))
+        });
+        assert_eq!(of_another, Some(false));
+    }
+}

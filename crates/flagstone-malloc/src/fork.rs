@@ -10,8 +10,6 @@
 use crate::init::static_heap;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use flagstone_core::platform::{ASK_AFTER, Platform};
-use flagstone_linux::Linux;
 use flagstone_linux::fork::Handler;
 
 /// Every registration of the process, under glibc's name for it: ours, then the others.
@@ -50,11 +48,9 @@ pub fn register() {
 extern "C" fn prepare() {
     crate::init::wait_for_others();
     flagstone_linux::fork::prepare();
-    let mut round = ASK_AFTER;
     while !static_heap().fork_prepare() {
         flagstone_linux::fork::parent();
-        Linux::pause(round);
-        round += 1;
+        static_heap().fork_wait();
         flagstone_linux::fork::prepare();
     }
 }

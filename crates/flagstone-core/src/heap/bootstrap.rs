@@ -16,6 +16,7 @@ use super::heap::Heap;
 use super::huge_table::HugeTable;
 use super::mark::MARK_AT;
 use super::strays::Strays;
+use super::unlisted::Unlisted;
 use crate::page::PageConfig;
 use crate::platform::{Lock, LockKind, OutOfMemory, Platform};
 use crate::policy::Policy;
@@ -69,6 +70,8 @@ pub struct Ready<P: Platform> {
     pub(super) forking: Forking,
     /// Huge blocks that signal handlers could not take off the table.
     pub(super) strays: Strays,
+    /// Those that handlers could not put in the table.
+    pub(super) unlisted: Unlisted,
 }
 
 impl<P: Platform> Heap<P> {
@@ -165,6 +168,7 @@ impl<P: Platform> Heap<P> {
             (&raw mut (*ready).watched).write(AtomicBool::new(false));
             (&raw mut (*ready).forking).write(Forking::new());
             (&raw mut (*ready).strays).write(Strays::new());
+            (&raw mut (*ready).unlisted).write(Unlisted::new());
         }
         // SAFETY: every field is written.
         let parts = unsafe { &mut *ready };

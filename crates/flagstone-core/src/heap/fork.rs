@@ -11,13 +11,17 @@
 
 use super::bootstrap::Ready;
 use super::heap::Heap;
-use crate::platform::{ASK_AFTER, LockKind, Platform, RawLock};
+use crate::platform::{LockKind, Platform, RawLock};
 use crate::sync::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicU32};
 
 /// Rounds for which a fork on top of a lock's holder waits for other locks: about 50 ms. Who holds
 /// them may wait for what the thread below the handler holds, and then the wait would have no end.
 const PATIENCE: u32 = 100;
+
+/// Rounds for which any other fork waits for one lock with those before it held: as long as the
+/// pauses of Linux spin and yield, which is enough for a holder that runs.
+const GIVES_WAY_AFTER: u32 = 38;
 
 /// The fork that is under way.
 #[derive(Debug)]
@@ -58,15 +62,16 @@ impl<P: Platform> Ready<P> {
     /// a time; a fork inside a fork (in a signal handler) takes what is still missing.
     ///
     /// `false` where a lock does not come free soon: nothing is held then, so that whoever has the
-    /// lock, and may need another one first, goes on; the caller pauses and begins again. A
-    /// thread on top of a lock's holder cannot give way like that.
+    /// lock, and may need another one first, goes on; the caller lets go of what it holds itself,
+    /// [waits](Self::fork_wait) and begins again. A thread on top of a lock's holder cannot give way
+    /// like that.
     pub fn fork_prepare(&self) -> bool {
         let on_top = self.holds_from(LockKind::Heap);
         let mut patience = PATIENCE;
         let mut gives_way = false;
         let mut go_on = |round: u32| {
             patience = patience.saturating_sub(u32::from(on_top));
-            gives_way |= !on_top && round >= ASK_AFTER;
+            gives_way |= !on_top && round >= GIVES_WAY_AFTER;
             patience > 0 && !gives_way
         };
         self.forking.begin::<P>(on_top, &mut go_on);
@@ -75,6 +80,14 @@ impl<P: Platform> Ready<P> {
             self.fork_parent();
         }
         !gives_way
+    }
+
+    /// Waits, with nothing held, until whoever has a lock now has given it back. Waiting with locks
+    /// held, over and over, would slow down the handlers on top of the holder, and so keep it from
+    /// going on.
+    pub fn fork_wait(&self) {
+        self.forking.lock.wait_while_held::<P>();
+        self.each_lock(RawLock::wait_while_held::<P>);
     }
 
     /// After a fork, in the parent: gives the locks back.
@@ -106,6 +119,13 @@ impl<P: Platform> Heap<P> {
     /// See [`Ready::fork_prepare`].
     pub fn fork_prepare(&self) -> bool {
         self.ready_if_built().is_none_or(Ready::fork_prepare)
+    }
+
+    /// See [`Ready::fork_wait`].
+    pub fn fork_wait(&self) {
+        if let Some(ready) = self.ready_if_built() {
+            ready.fork_wait();
+        }
     }
 
     /// See [`Ready::fork_parent`].

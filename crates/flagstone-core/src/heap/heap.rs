@@ -142,8 +142,7 @@ impl<P: Platform> Heap<P> {
                 };
                 // SAFETY: the object is ours.
                 let block = object.map(|object| unsafe { handed_out(object) });
-                let mut again = || ready.alloc_object(cache);
-                block.or_else(|| ready.alloc_beside(MIN_ALIGN, size, &mut again))
+                block.or_else(|| ready.alloc_beside(MIN_ALIGN, size))
             }
             None => ready.alloc_pages(size, false),
         }
@@ -176,8 +175,9 @@ impl<P: Platform> Heap<P> {
                 if cache.geometry().size().is_multiple_of(align) {
                     cache.sample(size);
                     ready.upkeep();
-                    let mut again = || ready.alloc_object(cache);
-                    return again().or_else(|| ready.alloc_beside(align, size, &mut again));
+                    return ready
+                        .alloc_object(cache)
+                        .or_else(|| ready.alloc_beside(align, size));
                 }
                 wanted = cache
                     .geometry()
@@ -435,15 +435,6 @@ impl<P: Platform> Ready<P> {
         let align = P::page_size().bytes();
         self.alloc_a_run(size, zeroed)
             .or_else(|| self.alloc_huge(size, align, zeroed))
-            .or_else(|| {
-                let mut again = || self.alloc_a_run(size, zeroed);
-                let block = self.alloc_beside(align, size, &mut again)?;
-                if zeroed {
-                    // SAFETY: the block is ours and has at least `size` bytes.
-                    unsafe { block.write_bytes(0, size) };
-                }
-                Some(block)
-            })
     }
 
     /// The same from the page layer; `None` also for what is too large for it.

@@ -44,35 +44,67 @@ impl<P: Platform> Ready<P> {
             return None;
         }
         self.list(block)
+            .unwrap_or_else(|_| self.alloc_unlisted(bytes, align, size))
+    }
+
+    /// A block for a signal handler that does not get the table: whoever has it next lists the block.
+    #[cold]
+    fn alloc_unlisted(&self, bytes: usize, align: usize, size: usize) -> Option<NonNull<u8>> {
+        let bytes = bytes.checked_add(P::page_size().bytes())?;
+        let start = P::reserve(bytes, align)?;
+        // SAFETY: the whole fresh reservation, given back if nobody gets it; its last page is beyond
+        // what is asked for.
+        unsafe {
+            if P::commit(start, bytes).is_err() {
+                P::release(start, bytes);
+                return None;
+            }
+            self.unlisted.push::<P>(HugeBlock {
+                address: start.as_ptr() as usize,
+                bytes,
+                requested: size,
+            });
+        }
+        Some(start)
+    }
+
+    /// The table of huge blocks, with every block in it there was memory for.
+    ///
+    /// # Errors
+    /// `Reentered` for a signal handler on top of the table's holder, or of another lock's while the
+    /// table does not come free.
+    pub(crate) fn huge_table(&self) -> Result<Guard<'_, P, HugeTable>, Reentered> {
+        let mut table = self.huge.lock::<P>()?;
+        self.unlisted.list_in::<P>(&mut table);
+        Ok(table)
     }
 
     /// Lists a block that nobody else knows and answers where it starts; gives it back where that
     /// cannot be.
-    fn list(&self, block: HugeBlock) -> Option<NonNull<u8>> {
-        let start = NonNull::new(block.address as *mut u8)?;
-        let listed = match self.huge.lock::<P>() {
-            Ok(mut table) => {
-                let listed = table.insert::<P>(block).is_ok();
-                Some(table.note_use(P::now())).filter(|_| listed)
+    fn list(&self, block: HugeBlock) -> Result<Option<NonNull<u8>>, Reentered> {
+        let listed = self.huge_table().map(|mut table| {
+            let listed = table.insert::<P>(block).is_ok();
+            Some(table.note_use(P::now())).filter(|_| listed)
+        });
+        let start = NonNull::new(block.address as *mut u8);
+        match (&listed, start) {
+            (Ok(Some(evicted)), _) => {
+                self.give_back(evicted);
             }
-            Err(_) => None,
-        };
-        let Some(evicted) = listed else {
             // SAFETY: a whole reservation, in nobody's hands.
-            unsafe { P::release(start, block.bytes) };
-            return None;
-        };
-        self.give_back(&evicted);
-        Some(start)
+            (_, Some(start)) => unsafe { P::release(start, block.bytes) },
+            (_, None) => {}
+        }
+        listed.map(|listed| start.filter(|_| listed.is_some()))
     }
 
     /// A kept block of `bytes`, listed for a request of `size`.
     fn take_kept(&self, bytes: usize, size: usize, align: usize) -> Option<NonNull<u8>> {
         let now = P::now();
-        let kept = self.huge.lock::<P>().ok()?.kept.take(bytes, align, now)?;
+        let kept = self.huge_table().ok()?.kept.take(bytes, align, now)?;
         let mut block = self.fit(kept, bytes, align)?;
         block.requested = size;
-        self.list(block)
+        self.list(block).ok()?
     }
 
     /// Grows a block that is in nobody's hands to `bytes` if it is shorter; `None` where it cannot
@@ -97,10 +129,14 @@ impl<P: Platform> Ready<P> {
     /// The huge block that starts at `address`, if there is one.
     ///
     /// # Errors
-    /// `Reentered` for a signal handler on top of the table's holder: nobody knows.
+    /// `Reentered` for a signal handler on top of the table's holder: nobody knows; neither where
+    /// memory is exhausted and a block could not be listed.
     pub(super) fn huge_at(&self, address: NonNull<u8>) -> Result<Option<HugeBlock>, Reentered> {
-        let table = self.huge.lock::<P>()?;
-        Ok(table.get(address.as_ptr() as usize))
+        let found = self.huge_table()?.get(address.as_ptr() as usize);
+        if found.is_none() && !self.unlisted.is_empty() {
+            return Err(Reentered);
+        }
+        Ok(found)
     }
 
     /// Gives a huge block back, and before it those that handlers could not.
@@ -109,19 +145,31 @@ impl<P: Platform> Ready<P> {
         self.free_one_huge(address);
     }
 
+    /// Gives back what handlers could not, unless the table is in use: a handler that waited for each
+    /// of them would keep the thread below from going on, and leave one more.
     fn free_strays(&self) {
+        if self.huge.raw().holder() != 0 {
+            return;
+        }
         let mut stray = self.strays.take();
         while let Some(address) = stray {
             // SAFETY: pushed by `free_one_huge`, taken by nobody else.
             stray = unsafe { Strays::behind(address) };
             self.free_one_huge(address);
+            while let Some(address) = stray.filter(|_| self.huge.raw().holder() != 0) {
+                // SAFETY: as above, and it is in nobody's hands.
+                unsafe {
+                    stray = Strays::behind(address);
+                    self.strays.push(address);
+                }
+            }
         }
     }
 
     fn free_one_huge(&self, address: NonNull<u8>) {
         self.before_large(super::upkeep::OBSERVED_BYTES);
         let (now, most) = (P::now(), self.kept_most());
-        let freed = match self.huge.lock::<P>() {
+        let freed = match self.huge_table() {
             Ok(mut table) => table.remove(address.as_ptr() as usize).map(|block| {
                 let in_use = table.bytes();
                 table.kept.keep(block, in_use, most, now)
@@ -133,6 +181,8 @@ impl<P: Platform> Ready<P> {
             Some(evicted) => {
                 self.give_back(&evicted);
             }
+            // SAFETY: as above.
+            None if !self.unlisted.is_empty() => unsafe { self.strays.push(address) },
             None => P::fatal(Fault::InvalidFree, address.as_ptr()),
         }
     }
@@ -153,7 +203,7 @@ impl<P: Platform> Ready<P> {
             let in_use = table.bytes();
             table.kept.decay(in_use, most, now)
         };
-        let evicted = self.huge.lock::<P>().map(decay);
+        let evicted = self.huge_table().map(decay);
         if let Ok(evicted) = evicted {
             self.give_back(&evicted);
         }
@@ -161,7 +211,7 @@ impl<P: Platform> Ready<P> {
 
     /// Gives all kept blocks back.
     pub(super) fn drop_kept(&self) -> usize {
-        let evicted = self.huge.lock::<P>().map(|mut table| table.kept.clear());
+        let evicted = self.huge_table().map(|mut table| table.kept.clear());
         evicted.map_or(0, |evicted| self.give_back(&evicted))
     }
 
@@ -183,7 +233,7 @@ impl<P: Platform> Ready<P> {
         if bytes <= Order::MAX.pages().bytes(P::page_size()) {
             return None;
         }
-        let mut table = self.huge.lock::<P>().ok()?;
+        let mut table = self.huge_table().ok()?;
         let start = NonNull::new(block.address as *mut u8)?;
         let moved = if bytes == block.bytes {
             start

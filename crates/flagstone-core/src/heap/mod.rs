@@ -6,7 +6,7 @@
 //!   huge.rs       blocks beyond a zone's                    bootstrap.rs  building in place, once
 //!   huge_table.rs where they are                            kept.rs    freed ones for the next
 //!   mark.rs       by which a second free is suspected       fork.rs    all locks around a fork
-//!   strays.rs     those freed at the wrong moment
+//!   strays.rs     those freed at the wrong moment           unlisted.rs  those allocated then
 //! ```
 //!
 //! `malloc(64)`: `Heap::alloc` → gate: class → `P::pop` of the CPU's main sheaf. Empty?
@@ -26,6 +26,7 @@ mod huge_table;
 mod kept;
 mod mark;
 mod strays;
+mod unlisted;
 mod upkeep;
 
 pub use bootstrap::{HeapConfig, Ready};

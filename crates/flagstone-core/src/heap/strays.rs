@@ -22,6 +22,11 @@ impl Strays {
         Self(AtomicPtr::new(core::ptr::null_mut()))
     }
 
+    /// Whether nothing waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.load(Relaxed).is_null()
+    }
+
     /// Leaves a block for the next call.
     ///
     /// # Safety
@@ -45,7 +50,7 @@ impl Strays {
     /// Takes all of them: the first, behind which the others are.
     #[inline]
     pub(super) fn take(&self) -> Option<NonNull<u8>> {
-        if self.0.load(Relaxed).is_null() {
+        if self.is_empty() {
             return None;
         }
         NonNull::new(self.0.swap(core::ptr::null_mut(), AcqRel))

@@ -8,9 +8,9 @@
 
 use super::bootstrap::Ready;
 use super::heap::Heap;
-use super::huge_table::{HugeBlock, HugeCount, HugeTable};
+use super::huge_table::{HugeBlock, HugeCount};
 use crate::base::NodeId;
-use crate::platform::{Guard, LockKind, MAX_CACHES, Platform, RawLock};
+use crate::platform::{LockKind, MAX_CACHES, Platform, RawLock};
 use crate::slab::Slabs;
 use crate::sync::Ordering::Relaxed;
 use core::ptr::NonNull;
@@ -34,10 +34,6 @@ const SHALLOW: usize = 1;
 /// again. Shrinking all caches at an eighth cost a Python program a sixth more faults.
 const DEEP: usize = 4;
 
-/// Rounds, about 50 ms in all, for which a signal handler waits for what it needs and the thread
-/// below it does not have: another thread that forks has all locks for longer than others have one.
-const BESIDE_PATIENCE: u32 = 100;
-
 impl<P: Platform> Ready<P> {
     /// The slab allocator.
     #[must_use]
@@ -48,47 +44,41 @@ impl<P: Platform> Ready<P> {
     /// Bytes in huge blocks.
     #[must_use]
     pub fn huge_bytes(&self) -> usize {
-        self.huge.lock::<P>().map_or(0, |table| table.bytes())
+        self.huge_table().map_or(0, |table| table.bytes())
     }
 
     /// Huge blocks now, and the most there ever were; zeroes on top of the table's holder.
     #[must_use]
     pub fn huge_counts(&self) -> (HugeCount, HugeCount) {
-        let table = self.huge.lock::<P>();
+        let table = self.huge_table();
         table.map_or_else(|_| Default::default(), |table| (table.now(), table.peak()))
     }
 
     /// Bytes asked for in huge blocks.
     #[must_use]
     pub fn huge_requested(&self) -> usize {
-        self.huge
-            .lock::<P>()
+        self.huge_table()
             .map_or(0, |table| table.blocks().map(|b| b.requested).sum())
     }
 
     /// Visits every huge block, under the table's lock; none on top of its holder.
     pub fn each_huge(&self, visit: impl FnMut(&HugeBlock)) {
-        if let Ok(table) = self.huge.lock::<P>() {
+        if let Ok(table) = self.huge_table() {
             table.blocks().for_each(visit);
         }
     }
 
     /// Visits every freed huge block that is kept, under the same lock.
     pub fn each_kept(&self, visit: impl FnMut(&HugeBlock)) {
-        if let Ok(table) = self.huge.lock::<P>() {
+        if let Ok(table) = self.huge_table() {
             table.kept.blocks().for_each(visit);
         }
-    }
-
-    /// The table of huge blocks, locked; `None` on top of its holder. For `verify`.
-    pub(crate) fn huge_table(&self) -> Option<Guard<'_, P, HugeTable>> {
-        self.huge.lock::<P>().ok()
     }
 
     /// Where the table of huge blocks lies, and its bytes.
     #[must_use]
     pub fn huge_table_memory(&self) -> Option<(NonNull<u8>, usize)> {
-        self.huge.lock::<P>().ok()?.memory::<P>()
+        self.huge_table().ok()?.memory::<P>()
     }
 
     /// From now on [`Platform::observe`] is called by slow paths: every so often, and before a
@@ -183,38 +173,15 @@ impl<P: Platform> Ready<P> {
         held
     }
 
-    /// Waits a while for the table of huge blocks: a signal handler that needs it has no other way.
-    fn wait_for_huge(&self) {
-        let lock = self.huge.raw();
-        let is_busy = || lock.holder() != 0 && !lock.is_out_of_reach::<P>();
-        (0..BESIDE_PATIENCE)
-            .take_while(|_| is_busy())
-            .for_each(P::pause);
-    }
-
     /// A block straight from the system for a signal handler whose request of `size` bytes, aligned
-    /// to `align`, found in use what it needs: by the thread below it. Where that has the table of huge
-    /// blocks, others have what the handler needs, and it tries `again` for a while. `None` for all but
-    /// handlers: memory is exhausted.
+    /// to `align`, found in use what it needs: by the thread below it. It does not wait, for the thread
+    /// below cannot go on meanwhile. `None` for all but handlers: memory is exhausted.
     #[cold]
     #[inline(never)]
-    pub(super) fn alloc_beside(
-        &self,
-        align: usize,
-        size: usize,
-        again: &mut dyn FnMut() -> Option<NonNull<u8>>,
-    ) -> Option<NonNull<u8>> {
-        if !self.holds_from(LockKind::Heap) {
-            return None;
-        }
-        if self.huge.raw().is_out_of_reach::<P>() {
-            return (0..BESIDE_PATIENCE).find_map(|round| {
-                P::pause(round);
-                again()
-            });
-        }
-        self.wait_for_huge();
-        self.alloc_huge(size.max(1), align.max(P::page_size().bytes()), false)
+    pub(super) fn alloc_beside(&self, align: usize, size: usize) -> Option<NonNull<u8>> {
+        self.holds_from(LockKind::Heap)
+            .then(|| self.alloc_huge(size.max(1), align.max(P::page_size().bytes()), false))
+            .flatten()
     }
 }
 

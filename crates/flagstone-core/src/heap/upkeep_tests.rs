@@ -207,7 +207,7 @@ fn a_handler_gets_memory_from_the_system_where_the_thread_below_holds_what_it_ne
     let ready = heap.ready_if_built().expect("built");
     assert!(!heap.holds_from(LockKind::Heap), "nothing is held yet");
     assert_eq!(
-        ready.alloc_beside(16, 100, &mut || None),
+        ready.alloc_beside(16, 100),
         None,
         "memory is exhausted then"
     );
@@ -218,9 +218,7 @@ fn a_handler_gets_memory_from_the_system_where_the_thread_below_holds_what_it_ne
         !heap.holds_from(LockKind::Local),
         "what comes later is free"
     );
-    let block = ready
-        .alloc_beside(16, 100, &mut || None)
-        .expect("memory beside the heap");
+    let block = ready.alloc_beside(16, 100).expect("memory beside the heap");
     Testing::release_lock(lock);
     // SAFETY: allocated above, freed once.
     unsafe { heap.free(block.as_ptr()) };

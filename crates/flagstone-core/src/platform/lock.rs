@@ -13,7 +13,7 @@
 //!
 //! Order: a thread takes locks only in ascending [`LockKind`] (`lock.ascending`), so waiting never
 //! goes round in a circle. A signal handler on top of a holder breaks the order: two of them may
-//! wait for what the other's thread holds. Whoever would sleep next therefore asks first
+//! wait for what the other's thread holds. Whoever would yield next therefore asks first
 //! whether it stands on top of a holder ([`Platform::holds_from`]), and if so gets `Reentered` too.
 //! Every such circle has a waiter of that kind, so it ends.
 //!
@@ -52,11 +52,11 @@ pub enum LockKind {
     Zone,
 }
 
-/// Rounds of waiting before a waiter asks whether it may wait at all. Why 38: with the pauses of
-/// Linux it has spun and yielded by then, and would sleep next. Waits are short before that, and a
-/// handler that sleeps on top of a holder may be followed by the next signal at once, so that the
-/// holder never goes on.
-pub const ASK_AFTER: u32 = 38;
+/// Rounds of waiting before a waiter asks whether it may wait at all. Why 7: with the pauses of
+/// Linux it has spun for 2 microseconds by then, and would yield next, for as long as others run. A
+/// handler that does so on top of a holder may be followed by the next signal at once, so that the
+/// holder never goes on. The answer costs about as much as a yield.
+pub const ASK_AFTER: u32 = 7;
 
 /// In a word beside the token of a thread that took the lock in order to fork.
 const FOR_FORK: u64 = 1 << 63;
@@ -108,6 +108,19 @@ impl RawLock {
     pub fn reset<P: Platform>(&self) {
         if self.holder() != P::token() {
             self.word.store(0, Ordering::Release);
+        }
+    }
+
+    /// Waits until the one who holds the lock now, if it is not out of reach, has given it back.
+    pub fn wait_while_held<P: Platform>(&self) {
+        let word = self.word.load(Ordering::Relaxed);
+        let mut round = 0;
+        while word != 0 && !is_out_of_reach(word, P::token()) {
+            P::pause(round);
+            round = round.saturating_add(1);
+            if self.word.load(Ordering::Relaxed) != word {
+                return;
+            }
         }
     }
 

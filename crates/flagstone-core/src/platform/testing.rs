@@ -94,6 +94,7 @@ pub struct World {
 
 std::thread_local! {
     static WORLD: RefCell<Option<Arc<World>>> = const { RefCell::new(None) };
+    static PAUSES: Cell<u32> = const { Cell::new(0) };
     static CPU: Cell<u32> = const { Cell::new(0) };
     static ON_TOP: Cell<bool> = const { Cell::new(false) };
     static TOKEN: u64 = {
@@ -105,6 +106,12 @@ std::thread_local! {
 /// From now on the calling thread stands for a signal handler on top of a holder of locks, or not.
 pub fn stand_on_top(of_a_holder: bool) {
     ON_TOP.set(of_a_holder);
+}
+
+/// Rounds of waiting of the calling thread so far.
+#[must_use]
+pub fn pauses() -> u32 {
+    PAUSES.get()
 }
 
 impl World {
@@ -425,6 +432,7 @@ unsafe impl Platform for Testing {
     }
 
     fn pause(_round: u32) {
+        PAUSES.set(PAUSES.get() + 1);
         std::thread::yield_now();
     }
 

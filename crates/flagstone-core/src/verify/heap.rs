@@ -18,8 +18,8 @@ pub struct BrokenHeap {
 /// The first rule found broken.
 pub fn check_heap<P: Platform>(ready: &Ready<P>) -> Result<(), BrokenHeap> {
     match ready.huge_table() {
-        Some(table) => check_table(&table),
-        None => Ok(()),
+        Ok(table) => check_table(&table),
+        Err(_) => Ok(()),
     }
 }
 
