@@ -20,6 +20,11 @@ const ROOT: &str = "/usr/aarch64-linux-gnu";
 /// each page that is mapped, reserved ones too, so that a reservation of 1 TiB costs it 13 GB and
 /// a minute.
 const SPACE: &str = "--as=17179869184";
+/// Instructions of the functions programs call most, at most: today's figures, the jumps to the
+/// cold functions included. Where a change pays for itself elsewhere, raise one here, and say
+/// what it pays in the commit.
+const BOUNDS: [(&str, u64); 4] = [("malloc", 31), ("free", 50), ("_Znwm", 32), ("_ZdlPvm", 50)];
+
 /// What went wrong, one a line.
 pub fn check(root: &Path) -> Vec<String> {
     let target =
@@ -126,7 +131,7 @@ fn musl(place: &Place<'_>) -> Result<Done, String> {
         let verdict = place.compile(&with, program).and_then(|file| {
             let mut command = Command::new(file);
             command.env("LD_PRELOAD", &library);
-            program.judge(&mut command, &with.scratch, &library)
+            program.judge(&command, &with.scratch, &library)
         });
         done.note(program.source, verdict);
     }
@@ -153,13 +158,14 @@ fn aarch64(place: &Place<'_>) -> Result<Done, String> {
         scratch: scratch(place, "aarch64")?,
     };
     let mut done = Done::default();
+    done.note("instructions", short_enough(&library));
     for program in PROGRAMS {
         let verdict = place.compile(&with, program).and_then(|file| {
             let mut command = Command::new("prlimit");
             command.args([SPACE, emulator, "-L", ROOT, "-E"]);
             command.arg(format!("LD_PRELOAD={}", library.display()));
             command.arg(&file);
-            program.judge(&mut command, &with.scratch, &library)
+            program.judge(&command, &with.scratch, &library)
         });
         done.note(program.source, verdict);
     }
@@ -174,6 +180,31 @@ fn aarch64(place: &Place<'_>) -> Result<Done, String> {
         done.note(&test.join(" "), quiet(with_linker(&mut command)));
     }
     Ok(done)
+}
+
+/// Whether the functions of [`BOUNDS`] have at most so many instructions, of four bytes each.
+fn short_enough(library: &Path) -> Result<(), String> {
+    let name = found("aarch64-linux-gnu-nm", "binutils-aarch64-linux-gnu")?;
+    let output = Command::new(name).args(["-D", "-S"]).arg(library).output();
+    let output = output.map_err(|error| format!("{name}: {error}"))?;
+    let symbols = String::from_utf8_lossy(&output.stdout);
+    for (function, most) in BOUNDS {
+        let size = size_of_symbol(&symbols, function);
+        let count = size.ok_or_else(|| format!("{function} is not among the symbols"))? / 4;
+        if count > most {
+            return Err(format!("{function} has {count}, at most {most}"));
+        }
+    }
+    Ok(())
+}
+
+/// Bytes of a function in what `nm -S` wrote: address, size, kind, name.
+fn size_of_symbol(symbols: &str, name: &str) -> Option<u64> {
+    symbols.lines().find_map(|line| {
+        let mut words = line.split_whitespace().skip(1);
+        let size = u64::from_str_radix(words.next()?, 16).ok()?;
+        (words.nth(1)?.split('@').next() == Some(name)).then_some(size)
+    })
 }
 
 /// Builds the library as users preload it; where it lies.
@@ -236,5 +267,20 @@ pub fn ending(status: ExitStatus) -> Outcome {
         (Some(0), _) => Outcome::Fine,
         (_, Some(signal)) => Outcome::Signal(signal),
         (code, _) => Outcome::Code(code.unwrap_or(-1)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::size_of_symbol;
+
+    #[test]
+    fn the_size_of_a_function_is_the_second_word_of_its_line() {
+        let symbols = "                 U abort@GLIBC_2.17\n\
+                       000000000002bd08 00000000000000c8 T free\n\
+                       000000000002c3bc 000000000000007c T malloc@@FLAGSTONE_1\n";
+        assert_eq!(size_of_symbol(symbols, "malloc"), Some(124));
+        assert_eq!(size_of_symbol(symbols, "free"), Some(200));
+        assert_eq!(size_of_symbol(symbols, "abort"), None);
     }
 }

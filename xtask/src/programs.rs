@@ -49,8 +49,11 @@ pub struct Program {
     pub flags: &'static [&'static str],
     /// See [`Surface`].
     pub surface: Surface,
+    /// Words of one run; where a word names several, by `|`, there is a run for each choice.
     arguments: &'static str,
     wanted: Outcome,
+    /// What it must have written, if that matters.
+    says: Option<&'static str>,
 }
 
 const fn fine(source: &'static str, arguments: &'static str) -> Program {
@@ -60,6 +63,7 @@ const fn fine(source: &'static str, arguments: &'static str) -> Program {
         surface: Surface::Plain,
         arguments,
         wanted: Outcome::Fine,
+        says: None,
     }
 }
 
@@ -74,6 +78,15 @@ const fn misuse(source: &'static str) -> Program {
     Program {
         wanted: Outcome::Signal(ABORTED),
         ..fine(source, "")
+    }
+}
+
+/// A second free in each of the ways that the arguments tell: noticed before anything else is said.
+const fn freed_twice(source: &'static str, arguments: &'static str, says: &'static str) -> Program {
+    Program {
+        arguments,
+        says: Some(says),
+        ..misuse(source)
     }
 }
 
@@ -110,10 +123,36 @@ pub const PROGRAMS: &[Program] = &[
     misuse("misuse/double_free_at_once.c"),
     misuse("misuse/double_free_later.c"),
     misuse("misuse/double_free_other_thread.c"),
+    misuse("misuse/double_free_between.c"),
+    misuse("misuse/double_free_twenty_later.c"),
+    misuse("misuse/double_free_of_overwritten.c"),
+    freed_twice(
+        "misuse/double_free_matrix.c",
+        "16|64|256|1000|4096|20000 1|10|100|1000|10000 0|1 0|5|20",
+        "",
+    ),
+    freed_twice(
+        "misuse/double_free_ways.c",
+        "64|448 malloc|realloc|memalign|_Znwm|_ZnamSt11align_val_t free|_ZdlPv \
+         free|realloc|malloc_usable_size|_ZdaPv",
+        "once\n",
+    ),
+    freed_twice(
+        "misuse/double_free_ways.c",
+        "64|448 calloc free|reallocarray|free_sized|free_aligned_sized|_ZdlPvm|_ZdlPvmSt11align_val_t \
+         free|reallocarray|free_sized|free_aligned_sized|_ZdlPvm|_ZdlPvmSt11align_val_t",
+        "once\n",
+    ),
+    Program {
+        says: Some("sound\n"),
+        ..fine("misuse/no_misuse_marks.c", "")
+    },
     misuse("misuse/double_free_large.c"),
     misuse("misuse/double_free_huge.c"),
     misuse("misuse/double_delete_cpp.c"),
     misuse("misuse/realloc_of_freed.c"),
+    misuse("misuse/realloc_in_place_of_freed.c"),
+    misuse("misuse/usable_size_of_freed.c"),
     misuse("misuse/free_stack.c"),
     misuse("misuse/free_static.c"),
     misuse("misuse/free_foreign_mapping.c"),
@@ -136,28 +175,30 @@ impl Program {
         file.split('.').next().unwrap_or(file)
     }
 
-    /// Runs it as `command` says and compares the end with the one wanted. A misuse must also say
-    /// its one line. What is only loaded by others is not run.
-    pub fn judge(
-        &self,
-        command: &mut Command,
-        folder: &Path,
-        library: &Path,
-    ) -> Result<(), String> {
+    /// Runs it as `command` says, once for each choice of arguments, and compares the ends with the
+    /// one wanted. A misuse must also say its one line. What is only loaded by others is not run.
+    pub fn judge(&self, command: &Command, folder: &Path, library: &Path) -> Result<(), String> {
         if !self.flags.is_empty() {
             return Ok(());
         }
-        for word in self.arguments.split_whitespace() {
-            let word = match word {
+        for choice in choices(self.arguments) {
+            let mut run = bounded(command);
+            run.args(choice.iter().map(|&word| match word {
                 "LIBRARY" => library.display().to_string(),
                 _ => word.replace('@', &folder.display().to_string()),
-            };
-            command.arg(word);
+            }));
+            self.judge_one(&mut run)
+                .map_err(|why| format!("{why} (arguments: {})", choice.join(" ")))?;
         }
-        let output = bounded(command)
+        Ok(())
+    }
+
+    fn judge_one(&self, run: &mut Command) -> Result<(), String> {
+        let output = run
             .output()
-            .map_err(|error| format!("{}: {error}", command.get_program().display()))?;
+            .map_err(|error| format!("{}: {error}", run.get_program().display()))?;
         let stderr = String::from_utf8_lossy(&output.stderr);
+        let stdout = String::from_utf8_lossy(&output.stdout);
         // An emulator repeats the signal as its own and says so on a line of its own.
         let lines = stderr
             .lines()
@@ -167,15 +208,27 @@ impl Program {
         let as_shell = Outcome::Code(128 + ABORTED);
         let same =
             ended == self.wanted || (self.wanted == Outcome::Signal(ABORTED) && ended == as_shell);
-        if same && (self.wanted == Outcome::Fine || said == 1) {
-            return Ok(());
+        if !same || (self.wanted != Outcome::Fine && said != 1) {
+            let wanted = self.wanted;
+            return Err(format!("{ended}, wanted {wanted}; {}", stderr.trim_end()));
         }
-        Err(format!(
-            "{ended}, wanted {}; {}",
-            self.wanted,
-            stderr.trim_end()
-        ))
+        match self.says {
+            Some(says) if says != stdout => Err(format!("wrote {stdout:?}, wanted {says:?}")),
+            _ => Ok(()),
+        }
     }
+}
+
+/// The argument lists that a line with `|` stands for.
+fn choices(line: &str) -> Vec<Vec<&str>> {
+    let mut lists = vec![Vec::new()];
+    for word in line.split_whitespace() {
+        lists = lists
+            .iter()
+            .flat_map(|list: &Vec<_>| word.split('|').map(|one| [&list[..], &[one]].concat()))
+            .collect();
+    }
+    lists
 }
 
 /// The same command under `timeout`, which kills what hangs.
@@ -193,4 +246,24 @@ fn bounded(command: &Command) -> Command {
     bounded.arg(command.get_program()).args(command.get_args());
     bounded.stdin(Stdio::null());
     bounded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::choices;
+
+    #[test]
+    fn a_line_stands_for_a_run_of_each_choice() {
+        assert_eq!(choices(""), [[""; 0]]);
+        assert_eq!(choices("@/plugin 50"), [["@/plugin", "50"]]);
+        assert_eq!(
+            choices("1|2 x a|b"),
+            [
+                ["1", "x", "a"],
+                ["1", "x", "b"],
+                ["2", "x", "a"],
+                ["2", "x", "b"]
+            ]
+        );
+    }
 }

@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn other_data_that_misses_pushes_pages_out_of_its_own_cache_only() {
         let costs = Costs::new(&Machine::named("intel-2s-128").unwrap());
-        let mut cache = DataCache::new(2, 16 * 4096, (0, 1 << 20, 4096));
+        let mut cache = DataCache::new(2, 16 * 4096, (0, 1 << 20, 4096)).unwrap();
         let mut costs_after = |lines: u64, cluster: usize| {
             cache.touch_page(0, 0, 4096, &costs);
             cache.other_uses(cluster, lines, lines);

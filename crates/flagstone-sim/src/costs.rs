@@ -26,14 +26,16 @@ pub struct Costs {
     pub dram: Ps,
     /// Part of a journey, in units of 1/1024, in which the last owner still has the line.
     pub linger: u64,
+    /// A line that its owner wrote moves whole to its next reader.
+    pub migrates: bool,
     /// An object line by [`Distance`], overlap included.
     pub object_transfer: [Ps; 5],
     /// A locked instruction beyond its access.
     pub atomic: Ps,
     /// One slot step.
     pub slot: Ps,
-    /// A lock only this CPU takes.
-    pub local: Ps,
+    local: Ps,
+    pageset: Ps,
     /// Taking another CPU's slots.
     pub seize: Ps,
     /// Waking a sleeper.
@@ -91,9 +93,11 @@ impl Costs {
             object_transfer,
             dram: ps(latency.dram),
             linger: (latency.linger.unwrap_or(0.0) * UNIT as f64).round() as u64,
+            migrates: latency.migrates.unwrap_or(false),
             atomic: ps(latency.atomic),
             slot: ps(work.slot),
             local: ps(work.local),
+            pageset: ps(work.pageset.unwrap_or(work.local)),
             seize: ps(work.seize),
             wake: ps(work.wake),
             data_line: ps(machine.cache.line_ns),
@@ -129,6 +133,17 @@ impl Costs {
             Work::ManagedSlab => self.managed_slab,
             Work::Blocks(n) => self.block * u64::from(n),
             Work::Pages(n) => self.page * u64::from(n),
+        }
+    }
+
+    /// A lock of `kind` that only this CPU takes.
+    #[inline]
+    #[must_use]
+    pub fn private(&self, kind: LockKind) -> Ps {
+        if kind == LockKind::Pageset {
+            self.pageset
+        } else {
+            self.local
         }
     }
 

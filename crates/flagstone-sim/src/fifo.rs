@@ -5,7 +5,7 @@
 
 use crate::vm::Vm;
 use crate::world::Virtual;
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 use flagstone_core::platform::{Access, Line, Platform};
 use std::collections::VecDeque;
 
@@ -14,17 +14,64 @@ use std::collections::VecDeque;
 #[repr(align(64))]
 pub struct Mailbox<T> {
     items: RefCell<VecDeque<T>>,
+    /// The lines its items lie on, where these travel too: a ring.
+    places: Vec<Places>,
+    put: Cell<usize>,
+    taken: Cell<usize>,
     capacity: usize,
     readers: RefCell<Vec<u32>>,
     writers: RefCell<Vec<u32>>,
 }
 
+/// A line of items: only where it is counts.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(crate) struct Places {
+    _bytes: [u64; 8],
+}
+
+impl Places {
+    /// `access` to any of its items.
+    pub(crate) fn touch(&self, access: Access) {
+        Virtual::touch(Line::Node, core::ptr::from_ref(self).cast(), access);
+    }
+}
+
 impl<T> Mailbox<T> {
+    /// The same with items that travel: on lines of their own, each written by who puts it in and
+    /// read by who takes it out.
+    #[must_use]
+    pub fn with_places(capacity: usize) -> Self {
+        let lines = capacity.div_ceil(Self::EACH);
+        Self {
+            places: (0..lines).map(|_| Places::default()).collect(),
+            ..Self::new(capacity)
+        }
+    }
+
+    /// Items of a line.
+    const EACH: usize = match size_of::<T>() {
+        0 => 64,
+        bytes => 64usize.div_ceil(bytes),
+    };
+
+    /// Touches the place of the item that is next on one side.
+    fn place(&self, side: &Cell<usize>, access: Access) {
+        if self.places.is_empty() {
+            return;
+        }
+        let at = side.replace(side.get() + 1) % self.capacity;
+        self.places[at / Self::EACH].touch(access);
+    }
+
     /// An empty mailbox for `capacity` items.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
         Self {
             items: RefCell::default(),
+            places: Vec::new(),
+            put: Cell::new(0),
+            taken: Cell::new(0),
             capacity,
             readers: RefCell::default(),
             writers: RefCell::default(),
@@ -89,6 +136,7 @@ impl<T> Mailbox<T> {
     }
 
     fn put(&self, vm: &Vm, item: T) {
+        self.place(&self.put, Access::Write);
         self.items.borrow_mut().push_back(item);
         wake_all(vm, &self.readers);
     }
@@ -111,6 +159,7 @@ impl<T> Mailbox<T> {
     pub fn poll(&self, vm: &Vm) -> Option<T> {
         self.touch();
         let item = self.items.borrow_mut().pop_front()?;
+        self.place(&self.taken, Access::Read);
         if self.len() * 2 <= self.capacity {
             wake_all(vm, &self.writers);
         }

@@ -48,10 +48,12 @@ struct Entry {
     crowd: u16,
     /// More than the owner may read it.
     shared: bool,
+    /// The owner wrote it.
+    dirty: bool,
 }
 
 impl Entry {
-    /// Here since `at`, nobody else's.
+    /// Written by `owner`, who has it since `at`; nobody else's.
     fn of(owner: u16, at: Ps) -> Self {
         Self {
             busy_until: at,
@@ -61,6 +63,7 @@ impl Entry {
             watcher: NOBODY,
             crowd: 0,
             shared: false,
+            dirty: true,
         }
     }
 
@@ -322,8 +325,9 @@ impl Directory {
             entry.keeper = entry.owner;
             entry.keeps_until = start + costs.lingers(journey);
         }
-        if entry.owner == NOBODY {
+        if entry.owner == NOBODY || (costs.migrates && entry.dirty && !entry.shared) {
             entry.owner = cpu as u16;
+            entry.dirty = false;
         } else {
             entry.shared = true;
             self.sharers[word] |= bit;
@@ -347,6 +351,7 @@ impl Directory {
                 let watcher = topology.distance(cpu, u32::from(entry.watcher));
                 return now + costs.watched(watcher, u64::from(entry.crowd));
             }
+            self.entries[home as usize].dirty |= u32::from(entry.owner) == cpu;
             return now + costs.transfer[0];
         }
         let mut journey = match entry.owner {
@@ -454,6 +459,27 @@ mod tests {
             lines.write(home, 0, 240 * NS, &t, &c),
             308 * NS,
             "gone: waits for its arrival and fetches it back"
+        );
+    }
+
+    #[test]
+    fn where_written_lines_migrate_a_reader_may_write_and_a_second_reader_has_a_copy() {
+        let (mut lines, t, mut c) = world();
+        c.migrates = true;
+        let home = lines.home(1 << 40);
+        lines.write(home, 0, 0, &t, &c);
+        assert_eq!(lines.read(home, 1, 200 * NS, &t, &c), 254 * NS);
+        // CPU 1 has not written it yet: the next reader leaves it a copy.
+        let mut copies = lines;
+        assert_eq!(copies.read(home, 2, 300 * NS, &t, &c), 354 * NS);
+        assert_eq!(copies.read(home, 1, 400 * NS, &t, &c), 401_500);
+        assert_eq!(copies.write(home, 1, 500 * NS, &t, &c), 554 * NS);
+        assert_eq!(copies.write(home, 1, 600 * NS, &t, &c), 601_500);
+        assert_eq!(copies.read(home, 0, 700 * NS, &t, &c), 754 * NS);
+        assert_eq!(
+            copies.write(home, 0, 800 * NS, &t, &c),
+            801_500,
+            "it moved whole"
         );
     }
 

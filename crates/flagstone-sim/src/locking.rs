@@ -40,7 +40,7 @@ impl Vm {
         let tally = self.tally();
         bump(&tally.lock_taken[lock_index(lock.kind())], 1);
         if is_private(lock.kind()) {
-            self.pass(self.at_hand(self.costs.local));
+            self.pass(self.at_hand(self.costs.private(lock.kind())));
         } else {
             self.sync_for(address(lock));
             self.take_lock_line(lock);
@@ -57,7 +57,7 @@ impl Vm {
         if !self.timed.get() {
             self.point();
         } else if is_private(lock.kind()) {
-            self.pass(self.at_hand(self.costs.local));
+            self.pass(self.at_hand(self.costs.private(lock.kind())));
         } else {
             self.sync_for(address(lock));
             self.take_lock_line(lock);

@@ -3,6 +3,7 @@
 use crate::costs::{NS, Ps};
 use crate::scenario::Outcome;
 use crate::tally::{LOCK_KINDS, LOCK_NAMES, lock_index};
+use crate::window::Settled;
 use flagstone_core::platform::{Function, LockKind};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -56,6 +57,9 @@ pub struct Row {
     pub seeds: u32,
     /// Whether the figures of every seed are steady.
     pub converged: bool,
+    /// Which kinds of figures are steady in every seed: of throughput, of waits for locks, of pages
+    /// fetched from zones, of bytes.
+    pub settled: Settled,
     /// The largest drift between the halves of the last window, in percent.
     pub drift: f64,
     /// The largest drift of throughput alone, in percent.
@@ -178,6 +182,9 @@ impl Row {
             page_allocs_spread: deviation(outcomes.iter().map(page_allocs)),
             seeds: outcomes.len() as u32,
             converged: outcomes.iter().all(|o| o.converged),
+            settled: outcomes
+                .iter()
+                .fold(Settled::ALL, |all, o| all.and(o.settled)),
             drift: if ops_drift.abs() > bytes_drift.abs() {
                 ops_drift
             } else {

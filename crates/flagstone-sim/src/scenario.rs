@@ -12,7 +12,7 @@ use crate::subject::Subject;
 use crate::tally::Totals;
 use crate::vm::{Options, Vm};
 use crate::watch::Watch;
-use crate::window::{Plan, run_steady};
+use crate::window::{Plan, Settled, run_steady};
 use crate::workload::{Env, Kind, Params, Workload};
 use core::cell::RefCell;
 use flagstone_core::policy::Policy;
@@ -73,6 +73,8 @@ pub struct Outcome {
     pub from: Ps,
     /// Whether the figures are steady (a finite run always is).
     pub converged: bool,
+    /// Which of them are.
+    pub settled: Settled,
     /// Relative drift between the halves.
     pub drift: f64,
     /// Bytes likewise.
@@ -154,6 +156,7 @@ impl Scenario<'_> {
             span: steady.span,
             from: steady.from,
             converged: steady.converged,
+            settled: steady.settled,
             drift: steady.drift,
             bytes_drift: steady.bytes_drift,
             mean_bytes: steady.mean_bytes,
@@ -196,6 +199,7 @@ fn finite(
         span,
         from: 0,
         converged: true,
+        settled: Settled::ALL,
         drift: 0.0,
         bytes_drift: 0.0,
         mean_bytes: bytes.clone().sum::<usize>() / history.len(),

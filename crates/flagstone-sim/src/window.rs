@@ -12,6 +12,11 @@
 //! a batch of deferred frees. What never agrees is reported with its drift and is not called
 //! converged.
 //!
+//! Throughput settles long before memory does where pagesets fill: with pages that one CPU allocates and
+//! another one frees, kernels that let a pageset grow keep gigabytes in those of the freeing CPUs,
+//! which fill for a second and then breathe with the decay of every second. So each kind of figure
+//! is judged alone: what happens in an operation, and how many bytes are in use.
+//!
 //! Time is counted from the machine's start, unless tasks still prepare (set up what an earlier life
 //! left) when the warm-up should be over: then from the look at which the last of them has begun.
 
@@ -20,6 +25,7 @@ use crate::tally::Totals;
 use crate::vm::{Failure, Vm};
 use crate::watch::Watch;
 use crate::{Program, subject::Subject};
+use serde::{Deserialize, Serialize};
 
 /// How long to look, and how steady is steady.
 #[derive(Clone, Copy, Debug)]
@@ -84,6 +90,40 @@ struct Look {
     backlog: usize,
 }
 
+/// The kinds of figures in which both halves of a window agreed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Settled {
+    /// Operations of a task in a second.
+    pub ops: bool,
+    /// The share of the tasks' time that goes into waiting for locks, within as many points.
+    pub waits: bool,
+    /// Pages fetched from zones by an operation.
+    pub pages: bool,
+    /// Bytes in use.
+    pub bytes: bool,
+}
+
+impl Settled {
+    /// In everything: a finite run's figures are of the whole of it.
+    pub const ALL: Self = Self {
+        ops: true,
+        waits: true,
+        pages: true,
+        bytes: true,
+    };
+
+    /// Settled in what both are settled in.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self {
+            ops: self.ops && other.ops,
+            waits: self.waits && other.waits,
+            pages: self.pages && other.pages,
+            bytes: self.bytes && other.bytes,
+        }
+    }
+}
+
 /// What a steady workload did in its last window.
 #[derive(Clone, Debug)]
 pub struct Steady {
@@ -93,8 +133,10 @@ pub struct Steady {
     pub span: Ps,
     /// Where it began.
     pub from: Ps,
-    /// Whether both halves agreed.
+    /// Whether both halves agreed in throughput and in bytes.
     pub converged: bool,
+    /// In which kinds of figures they agreed.
+    pub settled: Settled,
     /// Throughput of the later half over the earlier, minus one.
     pub drift: f64,
     /// Bytes likewise.
@@ -113,6 +155,9 @@ pub struct Steady {
 
 /// Looks per T at its first value: enough for a plot.
 const LOOKS: u64 = 32;
+
+/// Pages of an operation that decide nothing: what is as rare as this comes by chance.
+const RARE: f64 = 1e-4;
 
 /// Virtual time within which every task must have prepared itself.
 const PREPARATION_MOST: Ps = 8192 * MS;
@@ -136,6 +181,7 @@ pub fn run_steady(
     // The look from which time counts, and the length after which to decide.
     let (mut origin, mut length) = (0, first);
     let mut outcome = None;
+    let tasks = programs.len();
     vm.run(programs, step, |vm| {
         let at = vm.now();
         looks.push(look(vm, subject, &mut watch, at));
@@ -146,7 +192,7 @@ pub fn run_steady(
         if at - looks[origin].at < length {
             return Some(at + step);
         }
-        let steady = judge(&looks, origin, plan.tolerance);
+        let steady = judge(&looks, origin, tasks, plan.tolerance);
         let done = &looks[looks.len() - 1].totals;
         let enough = steady.converged || !plan.goes_on(length, done.allocs + done.frees);
         outcome = Some(steady);
@@ -174,7 +220,7 @@ fn look(vm: &Vm, subject: &Subject, watch: &mut Watch, at: Ps) -> Look {
 }
 
 /// What the looks say since the one at index `origin`.
-fn judge(looks: &[Look], origin: usize, tolerance: f64) -> Steady {
+fn judge(looks: &[Look], origin: usize, tasks: usize, tolerance: f64) -> Steady {
     let end = looks.len() - 1;
     let start = looks[origin].at;
     let at = |time: Ps| {
@@ -201,14 +247,31 @@ fn judge(looks: &[Look], origin: usize, tolerance: f64) -> Steady {
     };
     let drift = relative(rate(half, end), rate(quarter, half));
     let bytes_drift = relative(mean(half, end) as f64, mean(quarter, half) as f64);
+    let part = |from: usize, to: usize| &looks[to].totals - &looks[from].totals;
+    let (earlier, later) = (part(quarter, half), part(half, end));
+    let waits = |totals: &Totals, from: usize, to: usize| {
+        let span = (looks[to].at - looks[from].at).max(1);
+        totals.lock_wait.iter().sum::<u64>() as f64 / (span * tasks.max(1) as u64) as f64
+    };
+    let waits_drift = waits(&later, half, end) - waits(&earlier, quarter, half);
+    let pages = |totals: &Totals| totals.zone_pages as f64 / totals.ops.max(1) as f64;
+    let (before, now) = (pages(&earlier), pages(&later));
+    let pages_drift = relative(now, before);
     let backlog = |index: usize| looks[index].backlog as f64;
     let backlog_grows = backlog(end) > 10_000.0 && backlog(end) > 1.5 * backlog(half);
-    let steady = drift.abs() <= tolerance && bytes_drift.abs() <= tolerance;
+    let works = !backlog_grows && later.ops > 0;
+    let settled = Settled {
+        ops: works && drift.abs() <= tolerance,
+        waits: works && waits_drift.abs() <= tolerance,
+        pages: works && (pages_drift.abs() <= tolerance || (now - before).abs() <= RARE),
+        bytes: works && bytes_drift.abs() <= tolerance,
+    };
     Steady {
-        totals: &looks[end].totals - &looks[half].totals,
+        totals: later,
         span: looks[end].at - looks[half].at,
         from: looks[half].at,
-        converged: steady && !backlog_grows && looks[end].totals.ops > looks[half].totals.ops,
+        converged: settled.ops && settled.bytes,
+        settled,
         drift,
         bytes_drift,
         mean_bytes: mean(half, end),
@@ -249,7 +312,7 @@ mod tests {
 
     #[test]
     fn an_even_run_is_steady_and_its_window_is_the_later_half() {
-        let steady = judge(&looks(|t| 1000 * t, |_| 4096), 0, 0.03);
+        let steady = judge(&looks(|t| 1000 * t, |_| 4096), 0, 1, 0.03);
         assert!(steady.converged);
         assert_eq!(
             (steady.totals.ops, steady.span, steady.from),
@@ -263,6 +326,7 @@ mod tests {
         let steady = judge(
             &looks(|t| 100 * t.min(16) + 90 * t.saturating_sub(16), |_| 4096),
             0,
+            1,
             0.03,
         );
         assert!(!steady.converged);
@@ -271,8 +335,30 @@ mod tests {
 
     #[test]
     fn growing_memory_is_not_steady_however_even_the_throughput() {
-        let steady = judge(&looks(|t| 1000 * t, |t| 4096 * t as usize), 0, 0.03);
+        let steady = judge(&looks(|t| 1000 * t, |t| 4096 * t as usize), 0, 1, 0.03);
         assert!(!steady.converged && steady.drift.abs() < 1e-9);
+        let throughput = Settled {
+            bytes: false,
+            ..Settled::ALL
+        };
+        assert_eq!(steady.settled, throughput, "what tasks do is known");
+    }
+
+    #[test]
+    fn waits_and_pages_that_still_grow_are_known_by_name() {
+        let mut even = looks(|t| 1000 * t, |_| 4096);
+        for (step, look) in even.iter_mut().enumerate() {
+            let step = step as u64;
+            look.totals.zone_pages = step * step;
+            look.totals.lock_wait[0] = step * step * MS / 100;
+        }
+        let steady = judge(&even, 0, 1, 0.03);
+        assert!(steady.converged, "neither throughput nor bytes move");
+        assert!(!steady.settled.waits && !steady.settled.pages);
+        assert!(
+            judge(&even, 0, 100, 0.03).settled.waits,
+            "little of a hundred tasks' time"
+        );
     }
 
     #[test]
@@ -281,8 +367,8 @@ mod tests {
             |t| 1000 * t.saturating_sub(16),
             |t| if t < 16 { 1 << 20 } else { 4096 },
         );
-        assert!(!judge(&late, 0, 0.03).converged);
-        let steady = judge(&late, 16, 0.03);
+        assert!(!judge(&late, 0, 1, 0.03).converged);
+        let steady = judge(&late, 16, 1, 0.03);
         assert!(steady.converged);
         assert_eq!(
             (steady.from, steady.span, steady.totals.ops),
@@ -297,6 +383,6 @@ mod tests {
 
     #[test]
     fn a_machine_that_does_nothing_never_counts_as_steady() {
-        assert!(!judge(&looks(|_| 0, |_| 0), 0, 0.03).converged);
+        assert!(!judge(&looks(|_| 0, |_| 0), 0, 1, 0.03).converged);
     }
 }

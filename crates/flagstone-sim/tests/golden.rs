@@ -62,12 +62,16 @@ fn runs_of_the_core_give_the_noted_digests() {
         digest("one-alloc-n-free", "xeon-2007-8", "linux-2.6.24", 8),
         digest("one-alloc-n-free", "xeon-2007-8", "slab-2.6.24", 8),
         digest("random-mix", "x86-16", "linux-6.12", 8),
+        digest("random-mix", "x86-16", "flagstone", 4),
+        digest("one-alloc-flow", "intel-2s-128@16", "flagstone", 16),
     ];
     let noted = [
         0x17b4_cd1f_0a74_eee3,
         0x78ab_0797_8a1a_7b2d,
         0xd53a_83e8_3ee7_3649,
         0x49da_d190_caff_b857,
+        0x1a79_1077_aa54_8824,
+        0xd8db_f6d6_98c5_3a91,
     ];
     assert_eq!(found, noted, "{found:#x?}");
 }

@@ -41,7 +41,8 @@ pub const ALIGN_SHIFT: u32 = 4;
 /// where one is put on: its lowest byte is 255, which no text has, and its highest bit is set.
 ///
 /// A zero mask lets every address pass: for caches with longer slabs, whose objects are checked
-/// when they reach their slab. (A number of zero lets none pass: that of a cache that is none.)
+/// when they reach their slab. Their mark ends in two bytes of zeros, so it may also be a short
+/// number with a fraction; a program that has it in its blocks frees them slowly. (A number of zero lets none pass: that of a cache that is none.)
 #[derive(Debug)]
 #[repr(transparent)]
 struct Stride(AtomicU64);
@@ -75,10 +76,12 @@ impl Stride {
         self.0.store(magic, Relaxed);
     }
 
+    /// What free objects bear, if one starts at `address`.
     #[inline(always)]
-    fn starts_at(&self, address: usize) -> bool {
+    fn starts_at(&self, address: usize) -> Option<Mark> {
         let magic = self.0.load(Relaxed);
-        (address as u64 & magic & MASK).wrapping_mul(magic) < magic
+        let starts = (address as u64 & magic & MASK).wrapping_mul(magic) < magic;
+        starts.then_some(Mark(magic as u32))
     }
 }
 
@@ -228,11 +231,11 @@ impl Gate {
         Mark(self.strides[id].0.load(Relaxed) as u32)
     }
 
-    /// The cache of the slab that `address` lies in (zero for none) and the slots, if the gate
-    /// lets the address pass: inside the span, and the start of an object.
+    /// The cache of the slab that `address` lies in (zero for none), the slots and the mark of that
+    /// cache's free objects, if the gate lets the address pass: inside the span, and the start of
+    /// an object.
     #[inline(always)]
-    #[must_use]
-    pub fn admit_address(&self, address: *mut u8) -> Option<(usize, CpuArea)> {
+    pub(super) fn admit_address(&self, address: *mut u8) -> Option<(usize, CpuArea, Mark)> {
         let span = self.span.load(Acquire);
         let offset = (address as usize).wrapping_sub(self.base.load(Relaxed) as usize);
         if offset >= span {
@@ -242,9 +245,8 @@ impl Gate {
         let id =
             usize::from(unsafe { *self.page_map.load(Relaxed).add(offset >> self.page_shift()) });
         // The base is a multiple of the largest block, so address and offset agree below that.
-        self.strides[id]
-            .starts_at(offset)
-            .then(|| (id, self.area()))
+        let mark = self.strides[id].starts_at(offset)?;
+        Some((id, self.area(), mark))
     }
 
     #[inline(always)]
@@ -271,9 +273,10 @@ mod tests {
     #[test]
     fn objects_of_long_slabs_pass_anywhere_and_those_of_no_cache_nowhere() {
         let stride = Stride::new();
-        assert!(!stride.starts_at(0));
+        assert!(stride.starts_at(0).is_none());
         stride.set(24 << 10, 2 * STRIDE_MAX, 0);
-        assert!((0..4 * STRIDE_MAX).all(|offset| stride.starts_at(offset)));
+        let marked = |mark: Mark| mark.0 >> 31 == 1;
+        assert!((0..4 * STRIDE_MAX).all(|offset| stride.starts_at(offset).is_some_and(marked)));
     }
 
     #[test]
@@ -311,7 +314,7 @@ mod tests {
                 for offset in (0..slab).step_by(if size < 64 { 1 } else { 8 }) {
                     let start = offset % size == 0;
                     assert_eq!(
-                        stride.starts_at(offset),
+                        stride.starts_at(offset).is_some(),
                         start,
                         "{offset} of {size} in {slab}"
                     );

@@ -107,12 +107,11 @@ impl<P: Platform> Heap<P> {
     /// 1. As for [`Heap::free`].
     #[inline(always)]
     pub unsafe fn free_fast(&self, address: *mut u8) -> Freed {
-        let Some((id, area)) = self.gate.admit_address(address) else {
+        let Some((id, area, mark)) = self.gate.admit_address(address) else {
             return Freed::NotAtAll;
         };
         // SAFETY: null lies outside the span, so it does not pass the gate.
         let object = unsafe { NonNull::new_unchecked(address) };
-        let mark = self.gate.mark_of(id);
         // Before the push: from then on the object may be another's.
         // SAFETY: the gate let the start of an object pass; obligation 1.
         if !unsafe { mark.put_on(object) } {

@@ -263,7 +263,8 @@ impl<P: Platform> Slabs<P> {
 
     fn new_sheaf(&self, cache: &Cache, node_id: NodeId, target: u32) -> Option<OwnSheaf> {
         let memory = self.take_one(self.sheaf_cache(target), node_id)?;
-        let nth = memory.addr().get() / bytes_for(target);
+        // From the base, so that where the world put the heap does not matter.
+        let nth = (memory.addr().get() - self.pages().base().addr().get()) / bytes_for(target);
         let capacity = match cache.is_crowded(P::current_cpu()) {
             true => cache.nth_capacity(target, nth),
             false => target,

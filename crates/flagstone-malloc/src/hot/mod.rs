@@ -23,7 +23,8 @@ pub use x86_64::CS_OFFSET;
 pub const CS_OFFSET: isize = 0;
 
 /// `malloc`, whatever it takes.
-#[inline(never)]
+#[cfg_attr(target_arch = "x86_64", inline(never))]
+#[cfg_attr(not(target_arch = "x86_64"), inline(always))]
 extern "C" fn malloc_anyhow(size: usize) -> *mut c_void {
     allocate(size)
 }
@@ -32,7 +33,8 @@ extern "C" fn malloc_anyhow(size: usize) -> *mut c_void {
 ///
 /// # Safety
 /// 1. `address` is null or a live block, which nobody uses again.
-#[inline(never)]
+#[cfg_attr(target_arch = "x86_64", inline(never))]
+#[cfg_attr(not(target_arch = "x86_64"), inline(always))]
 unsafe extern "C" fn free_anyhow(address: *mut c_void) {
     // SAFETY: obligation 1.
     unsafe { release(address) };
@@ -50,7 +52,8 @@ unsafe extern "C" fn free_marked(address: *mut c_void) {
 }
 
 /// `operator new`, whatever it takes.
-#[inline(never)]
+#[cfg_attr(target_arch = "x86_64", inline(never))]
+#[cfg_attr(not(target_arch = "x86_64"), inline(always))]
 extern "C" fn new_anyhow(size: usize) -> *mut c_void {
     cxx::new_plain(size)
 }

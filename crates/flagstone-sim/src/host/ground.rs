@@ -1,6 +1,6 @@
 //! The core on the Linux world, and a task's stage on it.
 
-use super::threads::{Stretch, Watch, time};
+use super::threads::{Stretch, Watch};
 use crate::chance::Chance;
 use crate::workload::random_mix::Classes;
 use crate::workload::stage::{Block, INBOX, Stage};
@@ -16,7 +16,7 @@ use flagstone_core::slab::{CacheRequest, Slabs};
 use flagstone_linux::Linux;
 use std::collections::VecDeque;
 use std::sync::{Mutex, Once};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// The core on real memory, with the general-purpose caches.
 pub struct Ground {
@@ -127,54 +127,6 @@ impl Source for Nothing {
 
     #[inline]
     unsafe fn give(&self, _cache: CacheId, _object: NonNull<u8>) {}
-}
-
-/// No allocator, but the time one takes: a program's steps then follow each other as they do with one.
-#[derive(Debug)]
-pub struct Paced {
-    nothing: Nothing,
-    /// Rounds of idle work in an allocation, in a free.
-    rounds: [u32; 2],
-    /// What they take, in nanoseconds.
-    pub ns: [f64; 2],
-}
-
-impl Paced {
-    /// One whose allocations and frees take about `ns` nanoseconds.
-    #[must_use]
-    pub fn new(ns: [f64; 2]) -> Self {
-        const MANY: u32 = 20_000;
-        let many = || idle(MANY);
-        let round = time(u64::from(MANY), Duration::from_millis(20), many).max(0.01);
-        let rounds = ns.map(|ns| (ns / round).round() as u32);
-        Self {
-            nothing: Nothing::new(),
-            rounds,
-            ns: rounds.map(|rounds| f64::from(rounds) * round),
-        }
-    }
-}
-
-/// Work on nothing but registers and one's own stack, a round after the other.
-#[inline]
-fn idle(rounds: u32) {
-    let mut value = 1u64;
-    for _ in 0..rounds {
-        value = core::hint::black_box(value.wrapping_mul(3));
-    }
-}
-
-impl Source for Paced {
-    #[inline]
-    fn take(&self, cache: CacheId) -> NonNull<u8> {
-        idle(self.rounds[0]);
-        self.nothing.take(cache)
-    }
-
-    #[inline]
-    unsafe fn give(&self, _cache: CacheId, _object: NonNull<u8>) {
-        idle(self.rounds[1]);
-    }
 }
 
 /// A bounded queue on a line of its own, behind one atomic step each way.

@@ -4,6 +4,7 @@
 //!   threads    CPUs this process may use, pinning, undisturbed time
 //!   ground     the core on the Linux world; a task's stage on it
 //!   probe      what single steps cost: lines, atomics, faults, wake-ups        ─┐
+//!   pair       all that two CPUs do to each other's lines                       │
 //!   steps      small loops through the core, here and on the virtual machine   ─┼─► profile
 //!   solve      prices of the core's work from the two                          ─┘
 //!   validate   workloads here and on the virtual machine, side by side
@@ -14,6 +15,7 @@
 //! while. What a hypervisor takes cannot be seen from inside and is in them.
 
 pub mod ground;
+mod pair;
 pub mod probe;
 pub mod profile;
 pub mod rows;

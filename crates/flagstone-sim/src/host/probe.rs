@@ -3,7 +3,9 @@
 //! Each probe is a loop over one step; a figure is the lower quartile of undisturbed stretches
 //! (threads.rs). Probes between CPUs need two of them and answer `None` otherwise.
 
-use super::threads::{Meeting, Watch, lower_quartile, on_each, quoted, time, together};
+use super::threads::{
+    Meeting, Stretch, Watch, lower_quartile, median, on_each, quoted, time, together_by_task,
+};
 use core::hint::black_box;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use flagstone_core::platform::{LockKind, Platform, RawLock};
@@ -86,57 +88,34 @@ pub fn memory() -> (f64, f64) {
     (chased, together)
 }
 
-/// A line's way from one CPU to another, in ns: a quarter of a round trip of a ball, because on
-/// either way the line is fetched twice, to be read and to be written.
-#[must_use]
-pub fn transfer(from: usize, to: usize) -> f64 {
-    const BOUNCES: u64 = 2_000;
-    const ROUNDS: u64 = 120;
-    let ball = Padded(AtomicU64::new(0));
-    let origin = Instant::now();
-    let sides = on_each(&[from, to], |side| {
-        let side = side as u64;
-        let mut watch = Watch::start(origin);
-        let mut stretches = Vec::new();
-        for round in 0..ROUNDS {
-            for bounce in 0..BOUNCES {
-                let mine = 2 * (round * BOUNCES + bounce) + side;
-                while ball.0.load(Ordering::Acquire) != mine {
-                    core::hint::spin_loop();
-                }
-                ball.0.store(mine + 1, Ordering::Release);
-            }
-            stretches.push(watch.cut(2 * BOUNCES));
-        }
-        stretches
-    });
-    quoted(&together(&sides)) / 2.0
-}
-
-/// Lines that another CPU has just written, written one after the other without waiting for each:
-/// one of them, in ns.
-#[must_use]
-pub fn overlapped(a: usize, b: usize) -> f64 {
-    const LINES: usize = 256;
-    const ROUNDS: u64 = 1_500;
-    let field: Vec<Padded<AtomicU64>> = (0..LINES).map(|_| Padded(AtomicU64::new(0))).collect();
+/// Who looks at a field of lines when: first one CPU writes all of them, then another one does what
+/// is measured; so many rounds. Lower quartile of a line's nanoseconds.
+fn after_another_wrote(
+    a: usize,
+    b: usize,
+    rounds: u64,
+    measured: impl Fn(&Field) -> f64 + Sync,
+) -> f64 {
+    let field = Field::new();
     let turn = Padded(AtomicU64::new(0));
-    let origin = Instant::now();
     let sides = on_each(&[a, b], |side| {
         let side = side as u64;
         let mut out = Vec::new();
-        for round in 0..ROUNDS {
+        for round in 0..rounds {
+            let mut spins = 0u32;
             while turn.0.load(Ordering::Acquire) != 2 * round + side {
+                spins += 1;
+                if spins.is_multiple_of(4096) {
+                    // Whoever is to come may need this CPU.
+                    std::thread::yield_now();
+                }
                 core::hint::spin_loop();
             }
-            let start = origin.elapsed();
-            for line in &field {
-                // As a list is walked and changed: a load and a store, no lock.
-                let seen = line.0.load(Ordering::Relaxed);
-                line.0.store(seen + 1, Ordering::Relaxed);
+            if side == 0 {
+                field.write();
+            } else {
+                out.push(measured(&field));
             }
-            core::sync::atomic::fence(Ordering::SeqCst);
-            out.push((origin.elapsed() - start).as_secs_f64() * 1e9 / LINES as f64);
             turn.0.store(2 * round + side + 1, Ordering::Release);
         }
         lower_quartile(out)
@@ -144,59 +123,177 @@ pub fn overlapped(a: usize, b: usize) -> f64 {
     sides[1]
 }
 
-/// Locked additions to one line by two CPUs all the time: one of either's, in ns.
+/// Lines far from each other, in an order no prefetcher guesses: each names the next.
+struct Field(Vec<Padded<AtomicU64>>);
+
+impl Field {
+    /// Lines looked at in a round.
+    const LINES: usize = 128;
+    /// Lines in all.
+    const ALL: usize = 64 * Self::LINES;
+
+    fn new() -> Self {
+        let field = Self((0..Self::ALL).map(|_| Padded(AtomicU64::new(0))).collect());
+        field.write();
+        field
+    }
+
+    /// The line looked at as number `step`: in another part of the field than the one before.
+    fn place(step: usize) -> usize {
+        // 37 and the count have no common divisor, so no line is met twice.
+        let part = step * 37 % Self::LINES;
+        part * (Self::ALL / Self::LINES) + step * 29 % (Self::ALL / Self::LINES)
+    }
+
+    fn write(&self) {
+        for step in 0..Self::LINES {
+            let next = Self::place((step + 1) % Self::LINES) as u64;
+            self.0[Self::place(step)].0.store(next, Ordering::Relaxed);
+        }
+        core::sync::atomic::fence(Ordering::SeqCst);
+    }
+
+    /// Nanoseconds of each of a round's steps, of which each says where the next one is.
+    fn walk(&self, step: impl Fn(&AtomicU64) -> u64) -> f64 {
+        let start = Instant::now();
+        let mut at = Self::place(0) as u64;
+        for _ in 0..Self::LINES {
+            at = step(&self.0[at as usize].0) & u64::from(u32::MAX);
+        }
+        black_box(at);
+        start.elapsed().as_secs_f64() * 1e9 / Self::LINES as f64
+    }
+}
+
+/// A locked addition that leaves the next place, in the lower half of the word, as it is.
+fn add_above(word: &AtomicU64) -> u64 {
+    word.fetch_add(1 << 32, Ordering::AcqRel)
+}
+
+/// A line's way from one CPU to another, in ns: locked additions to lines that the other CPU has
+/// just written, less what one of them takes on a line that is here.
 #[must_use]
-pub fn contended_atomic(a: usize, b: usize) -> f64 {
+pub fn transfer(from: usize, to: usize) -> f64 {
+    const ROUNDS: u64 = 400;
+    let both = after_another_wrote(from, to, ROUNDS, |field| {
+        let first = field.walk(add_above);
+        (first - field.walk(add_above)).max(0.1)
+    });
+    both.max(0.1)
+}
+
+/// What a locked addition takes beyond one on a line that is here, when this CPU has just read the
+/// line that another one wrote, in ns: next to nothing where lines move whole to their readers.
+#[must_use]
+pub fn upgrade(from: usize, to: usize) -> f64 {
+    const ROUNDS: u64 = 400;
+    after_another_wrote(from, to, ROUNDS, |field| {
+        field.walk(|word| word.load(Ordering::Acquire));
+        let first = field.walk(add_above);
+        (first - field.walk(add_above)).max(0.0)
+    })
+}
+
+/// Lines that another CPU has just written, read and written one after the other without waiting
+/// for each: one of them, in ns.
+#[must_use]
+pub fn overlapped(a: usize, b: usize) -> f64 {
+    const ROUNDS: u64 = 1_500;
+    after_another_wrote(a, b, ROUNDS, |field| {
+        let start = Instant::now();
+        for step in 0..Field::LINES {
+            // As a list is walked and changed: a load and a store, no lock.
+            let word = &field.0[Field::place(step)].0;
+            word.store(word.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        }
+        core::sync::atomic::fence(Ordering::SeqCst);
+        start.elapsed().as_secs_f64() * 1e9 / Field::LINES as f64
+    })
+}
+
+/// Stretches of either of two CPUs, during which both worked, that a figure needs.
+const CLEAN: usize = 8;
+
+/// How often a loop of two CPUs is run, each time twice as long, until there are so many.
+const LONGER: u32 = 5;
+
+/// Nanoseconds of one `step` by either of two CPUs that do nothing else, both at once, for `budget`
+/// or, on a busy host, until both really worked at once.
+fn at_once(a: usize, b: usize, budget: Duration, step: impl Fn() + Sync) -> f64 {
+    let mut ns = 0.0;
+    for longer in 0..LONGER {
+        let sides = both(a, b, budget * (1 << longer), &step);
+        let calm = together_by_task(&sides);
+        let enough = calm.iter().all(|side| side.len() >= CLEAN);
+        let sides = if enough { calm } else { sides };
+        // In a stretch are its own CPU's steps only, and one of the two may do more than the other.
+        let rate = |side: &Vec<Stretch>| 1.0 / median(side.iter().map(Stretch::ns).collect());
+        ns = 1.0 / sides.iter().map(rate).sum::<f64>();
+        if enough {
+            break;
+        }
+    }
+    ns
+}
+
+/// What two CPUs did for `budget`, in stretches.
+fn both(a: usize, b: usize, budget: Duration, step: &(impl Fn() + Sync)) -> Vec<Vec<Stretch>> {
     const ROUND: u64 = 2_000;
-    let word = Padded(AtomicU64::new(0));
     let start = Meeting::of(2);
     let stop = AtomicBool::new(false);
     let origin = Instant::now();
-    let sides = on_each(&[a, b], |_| {
+    on_each(&[a, b], |_| {
         start.wait();
         let mut out = Vec::new();
         let mut watch = Watch::start(origin);
         while !stop.load(Ordering::Relaxed) {
-            for _ in 0..ROUND {
-                word.0.fetch_add(1, Ordering::AcqRel);
-            }
+            (0..ROUND).for_each(|_| step());
             out.push(watch.cut(ROUND));
-            if origin.elapsed() > BUDGET {
+            if origin.elapsed() > budget {
                 stop.store(true, Ordering::Relaxed);
             }
         }
         out
-    });
-    quoted(&together(&sides)) / 2.0
+    })
+}
+
+/// Rounds of work on nothing but a register.
+#[inline]
+fn idle(rounds: u32) {
+    let mut value = 1u64;
+    for _ in 0..rounds {
+        value = black_box(value.wrapping_mul(3));
+    }
+}
+
+/// Nanoseconds of so many rounds of idle work.
+#[must_use]
+pub fn pause(rounds: u32) -> f64 {
+    const MANY: u32 = 20_000;
+    let round = time(u64::from(MANY), BUDGET / 8, || idle(MANY));
+    round * f64::from(rounds)
+}
+
+/// Locked additions to one line by two CPUs, each after so many rounds of idle work, all the time:
+/// one of either's, in ns.
+#[must_use]
+pub fn contended_atomic(a: usize, b: usize, rounds: u32, budget: Duration) -> f64 {
+    let word = Padded(AtomicU64::new(0));
+    at_once(a, b, budget, || {
+        idle(rounds);
+        word.0.fetch_add(1, Ordering::AcqRel);
+    })
 }
 
 /// A lock of the core that two CPUs want all the time: one acquisition by either, in ns.
 #[must_use]
-pub fn hand_off(a: usize, b: usize) -> f64 {
-    const ROUND: u64 = 2_000;
+pub fn hand_off(a: usize, b: usize, budget: Duration) -> f64 {
     let lock = Padded(RawLock::new(LockKind::List));
-    let start = Meeting::of(2);
-    let stop = AtomicBool::new(false);
-    let origin = Instant::now();
-    let answers = on_each(&[a, b], |_| {
-        start.wait();
-        let mut out = Vec::new();
-        let mut watch = Watch::start(origin);
-        while !stop.load(Ordering::Relaxed) {
-            for _ in 0..ROUND {
-                let taken = Linux::acquire(&lock.0).is_ok();
-                debug_assert!(taken, "nobody interrupts");
-                Linux::release_lock(&lock.0);
-            }
-            out.push(watch.cut(ROUND));
-            if origin.elapsed() > BUDGET {
-                stop.store(true, Ordering::Relaxed);
-            }
-        }
-        out
-    });
-    // Each side's stretch holds its own acquisitions; the other's happen meanwhile.
-    quoted(&together(&answers)) / 2.0
+    at_once(a, b, budget, || {
+        let taken = Linux::acquire(&lock.0).is_ok();
+        debug_assert!(taken, "nobody interrupts");
+        Linux::release_lock(&lock.0);
+    })
 }
 
 /// Waking a thread that sleeps on another CPU until it runs, in ns: half a round trip.
@@ -216,7 +313,7 @@ pub fn wake(a: usize, b: usize) -> f64 {
                 answered.recv().ok()?;
                 trips.push(start.elapsed().as_secs_f64() * 1e9 / 2.0);
             }
-            Some(super::threads::median(trips))
+            Some(median(trips))
         } else {
             let (receive, answer) = ends.lock().ok()?.1.take()?;
             while receive.recv().is_ok() {

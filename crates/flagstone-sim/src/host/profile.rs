@@ -1,8 +1,9 @@
 //! A complete profile of this host, every figure with the way it was found.
 
+use super::pair::Pair;
 use super::shape::{self, Found};
 use super::solve::{self, Equation, PRICES, Price};
-use super::{probe, steps, threads};
+use super::{probe, threads};
 use crate::machine::Machine;
 use crate::topology::Distance;
 use core::fmt::Write as _;
@@ -11,6 +12,9 @@ use std::time::Duration;
 
 /// Wall time of the loops through the core on the host.
 const LOOPS: Duration = Duration::from_millis(3500);
+
+/// Wall time of each loop in which two CPUs are in each other's way.
+const PAIR: Duration = Duration::from_millis(250);
 
 /// Where nothing can be measured: a line between two cores of one package, in ns.
 const SOCKET_NS: f64 = 50.0;
@@ -44,6 +48,11 @@ impl Page {
     }
 
     fn count(&mut self, name: &str, value: usize, source: &str) {
+        let line = format!("{name} = {value}");
+        let _ = writeln!(self.0, "{line:<22} # {source}");
+    }
+
+    fn flag(&mut self, name: &str, value: bool, source: &str) {
         let line = format!("{name} = {value}");
         let _ = writeln!(self.0, "{line:<22} # {source}");
     }
@@ -119,16 +128,7 @@ fn measure_here(found: &Found) -> Result<Calibration, String> {
         Distance::Remote,
     ]
     .map(transfer);
-    let contended = found
-        .any_pair()
-        .map(|(a, b)| (probe::contended_atomic(a, b), probe::hand_off(a, b)));
-    let together = found.any_pair().map(|(a, b)| {
-        // Both between two looks at the way, as a hypervisor may move its CPUs.
-        let before = probe::transfer(a, b);
-        let each = probe::overlapped(a, b);
-        let way = (before * probe::transfer(a, b)).sqrt();
-        (each / way).min(1.0)
-    });
+    let pair = found.any_pair().map(|(a, b)| Pair::of(a, b, PAIR));
     let slow_lines = [near[2], near[1], near[3]];
     let socket = slow_lines.into_iter().flatten().next();
     let estimate = "estimate: this process has one CPU";
@@ -136,7 +136,7 @@ fn measure_here(found: &Found) -> Result<Calibration, String> {
     page.section("latency_ns");
     let at_own = page.0.len();
     let none = "none such here: as socket";
-    let ball = "a quarter of a line's round trip between two pinned threads: each way is a read and a write";
+    let ball = "locked additions to lines another pinned thread wrote, less those to lines at hand";
     let said = |value: Option<f64>, otherwise| value.map_or(otherwise, |_| ball);
     page.figure(
         "sibling",
@@ -159,11 +159,16 @@ fn measure_here(found: &Found) -> Result<Calibration, String> {
         near[3].or(socket).unwrap_or(SOCKET_NS),
         said(near[3], if socket.is_some() { none } else { estimate }),
     );
-    if let Some(part) = together {
+    if let Some(pair) = pair {
         page.figure(
             "overlap",
-            part,
-            "256 lines the other CPU wrote, read and written in a row: one of them, over a line's way",
+            pair.overlap(),
+            "128 lines the other CPU wrote, read and written: one of them, over a line's way",
+        );
+        page.flag(
+            "migrates",
+            pair.migrates,
+            "whether a line the other CPU wrote is this one's own after a load",
         );
     }
     page.figure("dram", dram, "dependent loads at random in 192 MiB");
@@ -242,27 +247,11 @@ fn measure_here(found: &Found) -> Result<Calibration, String> {
     let prices = solve::solve(&equations, own);
     let draft = insert(&page.0, places, &solved_lines(prices, own, None));
     let mut machine = Machine::parse("this-machine", &draft)?;
-    let factor = contended.map(|(word_ns, lock_ns)| {
-        let steps = (0..=20).map(|step| f64::from(step) / 20.0);
-        let linger = nearest(&mut machine, steps, word_ns, |machine, linger| {
-            machine.latency_ns.linger = Some(linger);
-            steps::simulated_atomic(machine)
-        });
-        machine.latency_ns.linger = Some(linger);
-        // From a quarter to 64 line ways until a waiter notices.
-        let steps = (0..=24).map(|step| 0.25 * 2f64.powf(f64::from(step) / 3.0));
-        let handoff = nearest(&mut machine, steps, lock_ns, |machine, handoff| {
-            machine.locks.handoff = handoff;
-            steps::simulated_hand_off(machine)
-        });
-        Contended {
-            linger,
-            word_ns,
-            handoff,
-            lock_ns,
-        }
-    });
-    let text = insert(&page.0, places, &solved_lines(prices, own, factor));
+    if let Some(pair) = pair {
+        pair.solve(&mut machine);
+    }
+    let lock = pair.map(|pair| (pair, machine));
+    let text = insert(&page.0, places, &solved_lines(prices, own, lock.as_ref()));
     let machine = Machine::parse("this-machine", &text)?;
     Ok(Calibration {
         machine,
@@ -291,30 +280,6 @@ fn topology(page: &mut Page, found: &Found) {
     page.figure("ghz", found.ghz, "/proc/cpuinfo: cpu MHz");
 }
 
-/// What two CPUs that are in each other's way showed, and the figures that show the same.
-#[derive(Clone, Copy)]
-struct Contended {
-    linger: f64,
-    word_ns: f64,
-    handoff: f64,
-    lock_ns: f64,
-}
-
-/// Of `values` the one whose simulation comes nearest to what was measured.
-fn nearest(
-    machine: &mut Machine,
-    values: impl Iterator<Item = f64>,
-    measured_ns: f64,
-    simulate: impl Fn(&mut Machine, f64) -> f64,
-) -> f64 {
-    let tried = values.map(|value| {
-        let off = (simulate(machine, value) / measured_ns).ln().abs();
-        (off, value)
-    });
-    let best = tried.min_by(|a, b| a.0.total_cmp(&b.0));
-    best.map_or(0.0, |best| best.1)
-}
-
 /// Puts each of `lines` at its place, which are in ascending order.
 fn insert(text: &str, places: [usize; 3], lines: &[String; 3]) -> String {
     let mut text = text.to_owned();
@@ -325,25 +290,34 @@ fn insert(text: &str, places: [usize; 3], lines: &[String; 3]) -> String {
 }
 
 /// The lines of the figures solved for: those of `latency_ns`, `locks` and `work_ns`. `lock` is
-/// the hand-off factor and the measured acquisition it comes from.
-fn solved_lines(prices: [f64; PRICES.len()], own: f64, lock: Option<Contended>) -> [String; 3] {
+/// what two CPUs showed, and the machine that shows the same.
+fn solved_lines(
+    prices: [f64; PRICES.len()],
+    own: f64,
+    lock: Option<&(Pair, Machine)>,
+) -> [String; 3] {
     let of = |price: Price| prices[price as usize];
     let mut latency = Page(String::new());
     let source = format!("solved, at most the {own:.2} ns of a load the next one waits for");
     latency.figure("l1", of(Price::Own), &source);
     let mut locks = Page(String::new());
-    if let Some(lock) = lock {
+    if let Some((pair, machine)) = lock {
+        let words = pair
+            .words_ns
+            .map(|(pause, ns)| format!("{ns:.0} ns after {pause:.0}"));
         let source = format!(
-            "solved: two CPUs' atomic steps on one line take {:.1} ns each",
-            lock.word_ns
+            "solved: locked additions of two CPUs to one line: one each {}",
+            words.join(", ")
         );
-        latency.figure("linger", lock.linger, &source);
+        let linger = machine.latency_ns.linger.unwrap_or(0.0);
+        latency.figure("linger", linger, &source);
     }
-    let source = lock.map_or("estimate: this process has one CPU".into(), |lock| {
-        let ns = lock.lock_ns;
+    let source = lock.map_or("estimate: this process has one CPU".into(), |(pair, _)| {
+        let ns = pair.lock_ns;
         format!("solved: a core lock two CPUs want all the time is taken every {ns:.0} ns")
     });
-    locks.figure("handoff", lock.map_or(1.0, |lock| lock.handoff), &source);
+    let handoff = lock.map_or(1.0, |(_, machine)| machine.locks.handoff);
+    locks.figure("handoff", handoff, &source);
     let mut work = Page(String::new());
     for (name, price) in [
         ("slot", Price::Slot),
@@ -354,6 +328,7 @@ fn solved_lines(prices: [f64; PRICES.len()], own: f64, lock: Option<Contended>) 
         ("slab_page", Price::SlabPage),
         ("block", Price::Block),
         ("local", Price::Local),
+        ("pageset", Price::Pageset),
     ] {
         work.figure(name, of(price), "solved");
     }

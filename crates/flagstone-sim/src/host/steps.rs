@@ -65,13 +65,23 @@ pub struct Row {
 pub fn rows() -> Vec<Row> {
     let mut rows = Vec::new();
     for policy in super::validate::POLICIES {
-        for (size, count) in [(64, 1), (64, 20), (64, 1500), (512, 600), (2048, 400)] {
+        let bursts = [
+            (64, 1),
+            (64, 20),
+            (64, 1500),
+            (512, 600),
+            (2048, 400),
+            // More than a barn of one CPU takes: objects go back to their slabs.
+            (64, 12_000),
+            (256, 6_000),
+        ];
+        for (size, count) in bursts {
             rows.push(Row {
                 policy,
                 step: Step::Stack { size, count },
             });
         }
-        for (size, count) in [(64, 500), (128, 1500), (1024, 300)] {
+        for (size, count) in [(64, 500), (128, 1500), (192, 9_000), (1024, 300)] {
             rows.push(Row {
                 policy,
                 step: Step::Scattered { size, count },
@@ -209,7 +219,7 @@ pub fn simulated(machine: &Machine, row: Row) -> f64 {
 }
 
 /// Nanoseconds of one turn by either of two virtual CPUs that do nothing but `turn`.
-fn two_at_once(machine: &Machine, turn: impl Fn()) -> f64 {
+fn two_at_once(machine: &Machine, turn: impl Fn(&Vm)) -> f64 {
     const TIMES: u32 = 3_000;
     let vm = Vm::new(machine.clone(), Options::default());
     let cpus = vm.topology.place(2, Placement::Compact);
@@ -217,7 +227,7 @@ fn two_at_once(machine: &Machine, turn: impl Fn()) -> f64 {
     let program = |cpu: u32| -> (u32, Program<'_>) {
         let (turn, end) = (&turn, &end);
         let body = move |vm: &Vm| {
-            (0..TIMES).for_each(|_| turn());
+            (0..TIMES).for_each(|_| turn(vm));
             if end.get() == 0.0 {
                 end.set(vm.now() as f64 / NS as f64);
             }
@@ -234,19 +244,21 @@ fn two_at_once(machine: &Machine, turn: impl Fn()) -> f64 {
 #[must_use]
 pub fn simulated_hand_off(machine: &Machine) -> f64 {
     let lock = RawLock::new(LockKind::List);
-    two_at_once(machine, || {
+    two_at_once(machine, |_| {
         let taken = Virtual::acquire(&lock).is_ok();
         debug_assert!(taken, "nobody interrupts");
         Virtual::release_lock(&lock);
     })
 }
 
-/// Nanoseconds of one atomic step by either of two virtual CPUs on one line.
+/// Nanoseconds of one atomic step by either of two virtual CPUs on one line, each of which works
+/// for `pause_ns` on its own before each.
 #[must_use]
-pub fn simulated_atomic(machine: &Machine) -> f64 {
+pub fn simulated_atomic(machine: &Machine, pause_ns: f64) -> f64 {
     let word = 0u64;
     let address = (&raw const word).cast();
-    two_at_once(machine, || {
+    two_at_once(machine, |vm| {
+        vm.spend((pause_ns * NS as f64) as u64);
         Virtual::touch(Line::Node, address, Access::Atomic);
     })
 }

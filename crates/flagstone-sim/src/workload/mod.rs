@@ -43,8 +43,11 @@ pub struct Params {
     pub placement: Option<Placement>,
     /// Times a finite workload is run one after the other on one allocator (once).
     pub rounds: Option<u32>,
-    /// Nanoseconds of putting into a mailbox and of taking out, where they were measured.
-    pub mail_ns: Option<[f64; 2]>,
+    /// Whether what is in mailboxes and inboxes travels too, on lines of its own, as on real threads.
+    pub letters: bool,
+    /// No allocator at all: always the same object, for nothing. What is left is the program, of
+    /// larson and random-mix.
+    pub bare: bool,
 }
 
 /// What a workload's programs are made from.

@@ -21,11 +21,13 @@
 //!
 //! Three forms the published test does not have, for comparing worlds: with one task the task takes
 //! and frees its own objects after it has made all of them; the test can be repeated, in which
-//! case details are the last round's; and what the mailbox's steps cost can be given.
+//! case details are the last round's; and letters can be words of their own, eight to a line, which
+//! travel as the mailbox's line does.
 
 use super::Env;
 use super::stage::{Common, Stage, Virtually};
-use crate::costs::{NS, Ps, US};
+use crate::costs::{NS, US};
+use crate::fifo::Places;
 use crate::schedule::Program;
 use crate::vm::Vm;
 use crate::world::Virtual;
@@ -50,6 +52,9 @@ pub const SIZE: usize = 128;
 /// ones did.
 pub(super) const LOOP_NS: f64 = -250.0;
 
+/// Nanoseconds within which the tasks of a round begin, where rounds are compared with real ones.
+const APART_NS: u32 = 1_000;
+
 /// A mailbox.
 #[derive(Debug)]
 #[repr(align(64))]
@@ -60,20 +65,31 @@ pub(super) struct Slot {
     /// Objects it holds at most, and the CPU that spins on a full one.
     room: usize,
     offering: Cell<Option<u32>>,
-    /// What putting in and taking out cost where that is known; else they cost what their line does.
-    known: Option<[Ps; 2]>,
+    /// The letters, where each is a word of its own: posted in order, and fetched.
+    letters: Vec<Places>,
+    posted: Cell<usize>,
+    fetched: Cell<usize>,
 }
+
+/// Letters of a line.
+const LETTERS: usize = 8;
 
 impl Slot {
     /// An empty one for `room` objects.
     pub(super) fn new(env: &Env<'_>, room: usize) -> Self {
-        let known = env.params.mail_ns;
+        let lines = if env.params.letters {
+            COUNT as usize / LETTERS
+        } else {
+            0
+        };
         Self {
             objects: RefCell::default(),
             waiting: Cell::default(),
             room,
             offering: Cell::default(),
-            known: known.map(|sides| sides.map(|ns| (ns * NS as f64) as Ps)),
+            letters: (0..lines).map(|_| Places::default()).collect(),
+            posted: Cell::new(0),
+            fetched: Cell::new(0),
         }
     }
 
@@ -82,13 +98,11 @@ impl Slot {
         Virtual::touch(Line::Node, line, Access::Atomic);
     }
 
-    fn step(&self, vm: &Vm, side: usize) {
-        match self.known {
-            None => self.touch(),
-            Some(costs) => {
-                vm.spend(costs[side]);
-                vm.sync();
-            }
+    /// Writes or reads the next letter of a side, where letters are words.
+    fn letter(&self, side: &Cell<usize>, access: Access) {
+        let at = side.replace(side.get() + 1);
+        if let Some(line) = self.letters.get(at / LETTERS) {
+            line.touch(access);
         }
     }
 
@@ -101,7 +115,8 @@ impl Slot {
             self.offering.set(Some(vm.current()));
             vm.park();
         }
-        self.step(vm, 0);
+        self.letter(&self.posted, Access::Write);
+        self.touch();
         self.objects.borrow_mut().push_back(object);
         if let Some(consumer) = self.waiting.take() {
             vm.release_spinner(consumer);
@@ -112,10 +127,13 @@ impl Slot {
     /// Takes an object out, spinning while there is none; `None` at the end of a run.
     pub(super) fn fetch(&self, vm: &Vm) -> Option<NonNull<u8>> {
         loop {
-            self.step(vm, 1);
+            self.touch();
             let object = self.objects.borrow_mut().pop_front();
             if let Some(producer) = self.offering.take() {
                 vm.release_spinner(producer);
+            }
+            if object.is_some() {
+                self.letter(&self.fetched, Access::Read);
             }
             if object.is_some() || vm.stopping() {
                 return object;
@@ -222,6 +240,14 @@ fn one_round(stage: &Virtually<'_>, shared: &Shared, last: bool) {
     let tasks = stage.env.cpus.len();
     let pause = stage.env.params.think_ns.unwrap_or(LOOP_NS) * NS as f64;
     let (before_alloc, before_free) = (pause.max(0.0) as u64, (-pause).max(0.0) as u64);
+    let begin = if stage.env.params.letters {
+        // Threads that have met go on within a microsecond; in step, one would follow the other
+        // through its slabs for ever.
+        vm.spend(NS * u64::from(vm.chance.below(APART_NS)));
+        vm.now()
+    } else {
+        shared.began.get()
+    };
     if task == 0 {
         let post = |to: usize, object| {
             vm.spend(before_alloc);
@@ -231,17 +257,13 @@ fn one_round(stage: &Virtually<'_>, shared: &Shared, last: bool) {
         };
         produce(stage, shared.cache, shared.slots.len(), post);
         if last {
-            report(stage, "cpu0_cycles".into(), shared.began.get());
+            report(stage, "cpu0_cycles".into(), begin);
         }
     }
     if task == 0 && tasks > 1 {
         return;
     }
-    let from = if task == 0 {
-        vm.now()
-    } else {
-        shared.began.get()
-    };
+    let from = if task == 0 { vm.now() } else { begin };
     let slot = &shared.slots[task.saturating_sub(1)];
     let fetch = || {
         let Some(object) = slot.fetch(vm) else {
@@ -279,6 +301,8 @@ fn finish(vm: &Vm, env: &Env<'_>, shared: &Shared, tasks: usize) {
     }
     vm.spend(US);
     for slot in &shared.slots {
+        slot.posted.set(0);
+        slot.fetched.set(0);
         let rest = core::mem::take(&mut *slot.objects.borrow_mut());
         for object in rest {
             // SAFETY: still owned by the mailbox, and made by the producer's stage.

@@ -71,6 +71,8 @@ pub trait Stage {
 pub(crate) struct Common {
     classes: Classes,
     inboxes: Vec<Mailbox<Block>>,
+    /// The object of a program that has no allocator.
+    nothing: [u64; 512],
     /// Arrays waiting for whoever ends a round next.
     pool: RefCell<Vec<Vec<Block>>>,
 }
@@ -80,7 +82,8 @@ impl Common {
     pub(crate) fn new(env: &Env<'_>, largest: usize) -> Rc<Self> {
         Rc::new(Self {
             classes: Classes::new(env.subject, largest),
-            inboxes: env.cpus.iter().map(|_| Mailbox::new(INBOX)).collect(),
+            inboxes: env.cpus.iter().map(|_| inbox(env)).collect(),
+            nothing: [0; 512],
             pool: RefCell::default(),
         })
     }
@@ -90,8 +93,17 @@ impl Common {
         Rc::new(Self {
             classes: Classes::none(),
             inboxes: Vec::new(),
+            nothing: [0; 512],
             pool: RefCell::default(),
         })
+    }
+}
+
+fn inbox(env: &Env<'_>) -> Mailbox<Block> {
+    if env.params.letters {
+        Mailbox::with_places(INBOX)
+    } else {
+        Mailbox::new(INBOX)
     }
 }
 
@@ -109,6 +121,9 @@ pub(crate) struct Virtually<'a> {
 impl Stage for Virtually<'_> {
     #[inline]
     fn alloc(&self, cache: CacheId) -> NonNull<u8> {
+        if self.env.params.bare {
+            return NonNull::from(&self.common.nothing).cast();
+        }
         match self.whole {
             None => self.env.subject.alloc(self.vm, cache),
             Some(order) => {
@@ -121,6 +136,9 @@ impl Stage for Virtually<'_> {
     #[inline]
     unsafe fn free(&self, cache: CacheId, object: NonNull<u8>) {
         let subject = self.env.subject;
+        if self.env.params.bare {
+            return;
+        }
         match self.whole {
             // SAFETY: the caller's obligation.
             None => unsafe { subject.free(self.vm, cache, object) },
@@ -193,11 +211,14 @@ impl Stage for Virtually<'_> {
     #[inline]
     fn poll(&self) -> Option<Block> {
         let inbox = &self.common.inboxes[self.task as usize];
-        if inbox.is_empty() {
-            // Nobody wrote to the line since this task saw it empty: it is here.
+        if inbox.is_empty() && !self.env.params.letters {
+            // Nobody put anything in since this task saw it empty: the line is taken for being here.
             return None;
         }
         inbox.look();
+        if inbox.is_empty() {
+            return None;
+        }
         inbox.poll(self.vm)
     }
 

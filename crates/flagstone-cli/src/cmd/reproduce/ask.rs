@@ -9,7 +9,7 @@
 use flagstone_sim::Machine;
 use flagstone_sim::report::Row;
 use flagstone_sim::scenario::{NamedPolicy, Scenario};
-use flagstone_sim::window::Plan;
+use flagstone_sim::window::{Plan, Settled};
 use flagstone_sim::workload::{Params, Workload};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
@@ -203,8 +203,8 @@ pub(super) struct Figures {
     pub(super) free_high: f64,
     /// Data-cache misses in percent of uses.
     pub(super) cache_misses: Option<f64>,
-    /// Whether the figures are steady.
-    pub(super) converged: bool,
+    /// Which kinds of figures are steady.
+    pub(super) settled: Settled,
     /// Drift of throughput between the halves of the window in percent.
     pub(super) ops_drift: f64,
     /// Drift of bytes likewise.
@@ -232,7 +232,7 @@ impl Figures {
             zone_pages: row.zone_pages_per_1000_ops,
             free_high: row.free_high_per_1000_ops,
             cache_misses: row.cache_miss_rate,
-            converged: row.converged,
+            settled: row.settled,
             ops_drift: row.ops_drift,
             bytes_drift: row.bytes_drift,
             details: row.details.clone(),
@@ -312,16 +312,23 @@ impl Runs {
         Ok(Stat::of(&values?))
     }
 
-    /// What to know about the runs behind a cell: those that did not settle.
-    pub(super) fn note(&self, asks: &[&Ask], seeds: u64) -> Option<String> {
+    /// What to know about the runs behind a cell: those that did not settle in what it shows, as
+    /// `settled` says; `what` names it.
+    pub(super) fn note(
+        &self,
+        asks: &[&Ask],
+        seeds: u64,
+        what: &str,
+        settled: impl Fn(Settled) -> bool,
+    ) -> Option<String> {
         let runs = asks.iter().flat_map(|ask| ask.seeds(seeds));
         let unsteady: Vec<String> = runs
             .filter_map(|ask| {
                 let figures = self.get(&ask).ok()?;
-                (!figures.converged).then(|| {
+                (!settled(figures.settled)).then(|| {
                     let (ops, bytes) = (figures.ops_drift, figures.bytes_drift);
                     format!(
-                        "{} did not settle (drift: throughput {ops:+.1} %, bytes {bytes:+.1} %)",
+                        "{}: {what} did not settle (drift: throughput {ops:+.1} %, bytes {bytes:+.1} %)",
                         ask.policy
                     )
                 })
@@ -361,6 +368,25 @@ mod tests {
             (2.0, Some(1.0), 1.0, 3.0)
         );
         assert_eq!(Stat::of(&[4.0]).sd, None);
+    }
+
+    #[test]
+    fn a_cell_is_marked_by_what_it_shows_and_not_by_what_else_did_not_settle() {
+        let ask = Ask::new("random-mix", "this-machine", 1, Look::ms(4, 4));
+        let ask = ask.under("flagstone");
+        let mut figures = ask.run().unwrap();
+        figures.settled = Settled {
+            bytes: false,
+            ..Settled::ALL
+        };
+        let runs = Runs(HashMap::from([(ask.clone(), Ok(figures))]));
+        let note = |what: &str, settled: fn(Settled) -> bool| runs.note(&[&ask], 1, what, settled);
+        assert_eq!(note("throughput", |s| s.ops), None);
+        let line = note("memory", |s| s.bytes).unwrap();
+        assert!(
+            line.starts_with("flagstone: memory did not settle"),
+            "{line}"
+        );
     }
 
     #[test]

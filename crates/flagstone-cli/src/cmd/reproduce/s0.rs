@@ -143,7 +143,8 @@ fn throughput(
     });
     let gain = |to: f64, from: f64| (to / from - 1.0) * 100.0;
     let versus = Versus::Cell([table.into(), row.into(), "base".into()], 0);
-    let note = runs.note(&POLICIES.map(|p| ask.under(p)).each_ref(), seeds(effort));
+    let asks = POLICIES.map(|p| ask.under(p));
+    let note = runs.note(&asks.each_ref(), seeds(effort), "throughput", |s| s.ops);
     for (column, index) in [("base", 0), ("patched", 1)] {
         let fill = Fill {
             got: Some(found.clone().map(|stats| stats[index].pair())),
@@ -187,7 +188,12 @@ fn shares(
             accuracy: Some(Accuracy::Points(8.0)),
             versus: (index == 1).then_some(Versus::Cell(base, 0)),
             profile: Some(ask.machine.into()),
-            note: runs.note(&POLICIES.map(|p| ask.under(p)).each_ref(), seeds(effort)),
+            note: runs.note(
+                &POLICIES.map(|p| ask.under(p)).each_ref(),
+                seeds(effort),
+                "the share of waits",
+                |s| s.ops && s.waits,
+            ),
             ..Fill::default()
         };
         sheet.fill(Method::Simulated, [table, SPIN, column], 0, fill);

@@ -359,17 +359,9 @@ fn crowd(sheet: &mut Sheet, runs: &Runs, place: (&'static str, u32)) {
 /// the CPUs: with 64 of them each frees 153 objects, the first of its life, so that it compares how
 /// much of a CPU's beginning is in a free, 1 part in 5000 or 1 in 153. Each is a target of its own.
 fn flatness(sheet: &mut Sheet, runs: &Runs) {
-    let forms: [(&str, &str, fn(u32) -> Ask); 2] = [
-        ("once it runs", "one-alloc-flow", flow),
-        (
-            "in the published test, CPUs' first frees included",
-            "one-alloc-n-free",
-            wide,
-        ),
-    ];
-    for (when, workload, form) in forms {
-        flat(sheet, runs, when, workload, form);
-    }
+    flat(sheet, runs, "once it runs", "one-alloc-flow", flow);
+    let when = "in the published test, CPUs' first frees included";
+    flat(sheet, runs, when, "one-alloc-n-free", wide);
 }
 
 fn flat(sheet: &mut Sheet, runs: &Runs, when: &str, workload: &str, form: fn(u32) -> Ask) {

@@ -277,7 +277,7 @@ fn times(sheet: &mut Sheet, runs: &Runs, place: Place, effort: Effort) {
             let note = got
                 .as_ref()
                 .ok()
-                .and_then(|(ask, ..)| runs.note(&[ask], seeds(effort)));
+                .and_then(|(ask, ..)| runs.note(&[ask], seeds(effort), "throughput", |s| s.ops));
             let fill = Fill {
                 got: Some(got.map(|(_, seconds, sd)| (seconds, sd))),
                 own,

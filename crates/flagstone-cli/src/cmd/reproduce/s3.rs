@@ -12,6 +12,7 @@
 
 use super::ask::{Ask, Effort, Figures, Look, Runs, Stat};
 use super::sheet::{Accuracy, Extra, Fill, Method, Setting, Sheet, Target, Versus, tried};
+use flagstone_sim::window::Settled;
 
 const SEED: &str = "S3";
 const BASE: &str = "linux-6.6";
@@ -227,7 +228,15 @@ fn cells(sheet: &mut Sheet, runs: &Runs, table: Table, row: &str, policy: &str, 
         } else if misses_of_base {
             Some("misses of other data fitted to this rate".into())
         } else {
-            runs.note(&[&ask.under(BASE), &ask.under(policy)], seeds(effort))
+            let settled = |s: Settled| match name {
+                "lock contend%" => s.ops && s.waits,
+                "free_high" | "alloc_zone" => s.ops && s.pages,
+                // A page that was long in a pageset is no longer in a data cache.
+                "cache miss rate%" => s.ops && s.pages,
+                _ => s.ops,
+            };
+            let asks = [&ask.under(BASE), &ask.under(policy)];
+            runs.note(&asks, seeds(effort), name, settled)
         };
         let fill = Fill {
             got: Some(column(runs, table, effort, policy, name).map(|stat| stat.pair())),
@@ -326,13 +335,17 @@ fn overhead(sheet: &mut Sheet, runs: &Runs, effort: Effort) {
             .map(|stat| (stat.mean - 100.0, stat.sd))
     };
     let own = of(OWN).ok().map(|(mean, _)| mean);
+    let asks = [&ask.under(BASE), &ask.under(LAST)];
+    let unsettled = runs.note(&asks, seeds(effort), "memory", |s| s.bytes);
     let fill = Fill {
         got: Some(of(LAST)),
         own,
         accuracy: Some(Accuracy::Points(6.0)),
         versus: Some(Versus::Zero),
         profile: Some(TABLES[0].machine.into()),
-        note: Some("mean of pages in use and in pagesets; the series says \"up to\"".into()),
+        note: unsettled.or_else(|| {
+            Some("mean of pages in use and in pagesets; the series says \"up to\"".into())
+        }),
         ..Fill::default()
     };
     let at = ["memory overhead", "patch9", "during the test"];

@@ -27,6 +27,8 @@ struct Document<'a> {
     /// Load averages before and after.
     load: [f64; 2],
     within: usize,
+    /// Rows whose measurement may be quoted.
+    calm: usize,
     rows: &'a [Row],
 }
 
@@ -87,6 +89,8 @@ pub(super) fn validate(machine: Option<Machine>, quick: bool, json: bool) -> Out
     let rows = validate::compare(&machine, span, || bar.inc(1)).map_err(finding)?;
     bar.finish_and_clear();
     let within = rows.iter().filter(|row| row.within).count();
+    let calm = rows.iter().filter(|row| row.calm).count();
+    let off = rows.iter().filter(|row| row.calm && !row.within).count();
     let load = [before, load()];
     if json {
         let at = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -97,6 +101,7 @@ pub(super) fn validate(machine: Option<Machine>, quick: bool, json: bool) -> Out
             at: at.map_or(0, |at| at.as_secs()),
             load,
             within,
+            calm,
             rows: &rows,
         };
         println!(
@@ -106,15 +111,30 @@ pub(super) fn validate(machine: Option<Machine>, quick: bool, json: bool) -> Out
     } else {
         print(&machine, &rows, load);
     }
-    if within < rows.len() {
+    if off > 0 {
         return Err(Failure::Finding(format!(
-            "sim: {} of {} rows are further than {:.0} % from what was measured",
-            rows.len() - within,
-            rows.len(),
+            "sim: {off} of {calm} rows are further than {:.0} % from what was measured",
             validate::WITHIN * 100.0
         )));
     }
+    if calm < rows.len() {
+        return Err(Failure::Usage(format!(
+            "sim: the machine was too busy for {} of {} rows, which say nothing; run it again when \
+             it is idle, or with the right to raise priorities",
+            rows.len() - calm,
+            rows.len()
+        )));
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What a row says.
+fn verdict(row: &Row) -> &'static str {
+    match (row.calm, row.within) {
+        (false, _) => "too busy",
+        (true, true) => "yes",
+        (true, false) => "no",
+    }
 }
 
 fn print(machine: &Machine, rows: &[Row], load: [f64; 2]) {
@@ -128,15 +148,15 @@ fn print(machine: &Machine, rows: &[Row], load: [f64; 2]) {
         "workload",
         "policy",
         "CPUs",
-        "measured ns",
-        "simulated ns",
+        "measured\nns",
+        "simulated\nns",
         "ratio",
-        "within 25 %",
-        "program ns",
-        "undisturbed %",
-        "spread %",
+        "within\n25 %",
+        "program\nns",
+        "undist-\nurbed %",
+        "spread\n%",
         "runs",
-        "line ns",
+        "line\nns",
     ]);
     for row in rows {
         table.add_row([
@@ -146,7 +166,7 @@ fn print(machine: &Machine, rows: &[Row], load: [f64; 2]) {
             format!("{:.1}", row.measured_ns),
             format!("{:.1}", row.simulated_ns),
             format!("{:.2}", row.ratio),
-            if row.within { "yes" } else { "no" }.to_owned(),
+            verdict(row).to_owned(),
             format!("{:.1}", row.program_ns),
             format!("{:.0}", row.undisturbed),
             format!("{:.0}", row.spread),

@@ -246,10 +246,17 @@ fn machine(name: &str) -> Result<Machine, String> {
     if !path.ends_with(".toml") {
         return Machine::named(name);
     }
-    let text =
-        std::fs::read_to_string(path).map_err(|error| format!("machine `{path}`: {error}"))?;
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        let what = match error.kind() {
+            std::io::ErrorKind::InvalidData => "it is not text".to_owned(),
+            _ => error.to_string(),
+        };
+        format!("machine `{path}`: {what}; a profile is a TOML file, as `flagstone sim --calibrate F` writes one")
+    })?;
     let stem = Path::new(path).file_stem().unwrap_or_default();
-    let machine = Machine::parse(&stem.to_string_lossy(), &text)?;
+    // Mistakes are told with the way to the file, figures with its name.
+    let mut machine = Machine::parse(path, &text)?;
+    machine.name = stem.to_string_lossy().into_owned();
     let Some(cpus) = cpus else {
         return Ok(machine);
     };

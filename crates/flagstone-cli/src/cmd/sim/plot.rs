@@ -54,6 +54,11 @@ fn bars(rows: &[Row]) -> String {
 /// One line of a chart: its name and points.
 type Series = (String, Vec<(f64, f64)>);
 
+/// Height of a chart with its title, axis and legend.
+fn height(series: &[Series]) -> f64 {
+    TOP + HEIGHT + 34.0 + 14.0 * series.len().div_ceil(3) as f64
+}
+
 fn svg(request: &Request, rows: &[Row]) -> String {
     let policies = request.policies.iter().map(|policy| {
         let mine = rows.iter().filter(|row| row.policy == policy.name);
@@ -61,15 +66,15 @@ fn svg(request: &Request, rows: &[Row]) -> String {
         (policy.name.clone(), points.collect())
     });
     let throughput: Vec<Series> = policies.collect();
-    let bytes: Vec<Series> = rows
-        .iter()
+    // One line for each policy: its bytes with the most tasks.
+    let most = rows.iter().map(|row| row.tasks).max().unwrap_or(0);
+    let crowded = rows.iter().filter(|row| row.tasks == most);
+    let bytes: Vec<Series> = crowded
         .map(|row| {
             let mib = |bytes: usize| bytes as f64 / f64::from(1 << 20);
-            let points = row
-                .bytes_over_time
-                .iter()
-                .map(|(at, bytes)| (*at, mib(*bytes)));
-            (format!("{} × {}", row.policy, row.tasks), points.collect())
+            let points = row.bytes_over_time.iter();
+            let points = points.map(|(at, bytes)| (*at, mib(*bytes)));
+            (row.policy.clone(), points.collect())
         })
         .collect();
     let title = format!(
@@ -77,19 +82,43 @@ fn svg(request: &Request, rows: &[Row]) -> String {
         request.workload.name, request.machine.name
     );
     let mut out = String::new();
+    let (upper, lower) = (height(&throughput), height(&bytes));
     let _ = writeln!(
         out,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\" font-family=\"sans-serif\" font-size=\"12\">",
         WIDTH + LEFT + 40.0,
-        2.0 * (HEIGHT + 110.0)
+        upper + lower + 20.0
     );
     let _ = writeln!(out, "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>");
     let above = format!("{title}: operations per task and second over tasks");
     chart(&mut out, TOP, &above, &throughput);
-    let below = format!("{title}: MiB in use over milliseconds");
-    chart(&mut out, TOP + HEIGHT + 110.0, &below, &bytes);
+    let below = format!("{title}: MiB in use over milliseconds, {most} tasks");
+    chart(&mut out, upper + TOP, &below, &bytes);
     out.push_str("</svg>\n");
     out
+}
+
+/// Round values from zero to `most`, four to seven of them.
+fn marks(most: f64) -> Vec<f64> {
+    let rough = most / 6.0;
+    let power = 10f64.powf(rough.log10().floor());
+    let fits = [1.0, 2.0, 2.5, 5.0, 10.0].map(|step| step * power);
+    let step = fits.into_iter().find(|step| *step >= rough);
+    let step = step.unwrap_or(most).max(f64::MIN_POSITIVE);
+    let count = (most / step * (1.0 + 1e-9)).floor() as u32;
+    (0..=count).map(|index| f64::from(index) * step).collect()
+}
+
+/// A mark as people read it: 25 M, 400 k, 1.5.
+fn label(value: f64) -> String {
+    let (value, unit) = match value {
+        v if v >= 1e9 => (v / 1e9, " G"),
+        v if v >= 1e6 => (v / 1e6, " M"),
+        v if v >= 1e4 => (v / 1e3, " k"),
+        v => (v, ""),
+    };
+    let rounded = (value * 100.0).round() / 100.0;
+    format!("{rounded}{unit}")
 }
 
 fn chart(out: &mut String, top: f64, title: &str, series: &[Series]) {
@@ -103,49 +132,69 @@ fn chart(out: &mut String, top: f64, title: &str, series: &[Series]) {
         top - 12.0,
         escape(title)
     );
-    for step in 0..=4 {
-        let value = most * f64::from(step) / 4.0;
+    for value in marks(most) {
         let (_, y) = at(0.0, value);
         let _ = writeln!(
             out,
             "<line x1=\"{LEFT}\" x2=\"{}\" y1=\"{y:.1}\" y2=\"{y:.1}\" stroke=\"#ddd\"/>\
-             <text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{value:.0}</text>",
+             <text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
             LEFT + WIDTH,
             LEFT - 6.0,
-            y + 4.0
+            y + 4.0,
+            label(value)
         );
-        let mark = right * f64::from(step) / 4.0;
+    }
+    for mark in marks(right) {
         let (x, _) = at(mark, 0.0);
         let _ = writeln!(
             out,
-            "<text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{mark:.0}</text>",
-            top + HEIGHT + 16.0
+            "<text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+            top + HEIGHT + 16.0,
+            label(mark)
         );
     }
     for (index, (name, points)) in series.iter().enumerate() {
-        let colour = COLOURS[index % COLOURS.len()];
-        let mut path = String::new();
-        for (x, y) in points {
-            let (x, y) = at(*x, *y);
-            let _ = write!(path, "{x:.1},{y:.1} ");
-        }
-        let _ = writeln!(
-            out,
-            "<polyline points=\"{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>"
-        );
-        if let [(x, y)] = points[..] {
-            let (x, y) = at(x, y);
-            let _ = writeln!(
-                out,
-                "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\" fill=\"{colour}\"/>"
-            );
-        }
-        let line = top + HEIGHT + 34.0 + 14.0 * (index / 3) as f64;
+        line(out, index, points, at);
+        let below = top + HEIGHT + 34.0 + 14.0 * (index / 3) as f64;
         let column = LEFT + 250.0 * (index % 3) as f64;
         let _ = writeln!(
             out,
-            "<text x=\"{column}\" y=\"{line}\" fill=\"{colour}\">{}</text>",
+            "<text x=\"{column}\" y=\"{below}\" fill=\"{}\">{}</text>",
+            COLOURS[index % COLOURS.len()],
             escape(name)
+        );
+    }
+}
+
+/// Points up to which each is marked: more are a curve.
+const DOTS: usize = 16;
+
+/// Draws one series; where colours begin anew, with another dash.
+fn line(
+    out: &mut String,
+    index: usize,
+    points: &[(f64, f64)],
+    at: impl Fn(f64, f64) -> (f64, f64),
+) {
+    let colour = COLOURS[index % COLOURS.len()];
+    let dash = match index / COLOURS.len() {
+        0 => String::new(),
+        round => format!(" stroke-dasharray=\"{} 4\"", 10 / round.min(5)),
+    };
+    let mut path = String::new();
+    for (x, y) in points {
+        let (x, y) = at(*x, *y);
+        let _ = write!(path, "{x:.1},{y:.1} ");
+    }
+    let _ = writeln!(
+        out,
+        "<polyline points=\"{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"{dash}/>"
+    );
+    for (x, y) in points.iter().filter(|_| points.len() <= DOTS) {
+        let (x, y) = at(*x, *y);
+        let _ = writeln!(
+            out,
+            "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\"/>"
         );
     }
 }
@@ -154,4 +203,20 @@ fn escape(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_are_round_and_reach_as_far_as_the_axis() {
+        assert_eq!(marks(54.1), [0.0, 10.0, 20.0, 30.0, 40.0, 50.0]);
+        assert_eq!(marks(16.0), [0.0, 5.0, 10.0, 15.0]);
+        assert_eq!(marks(1024.0).last(), Some(&1000.0));
+        let labels: Vec<String> = marks(54_144_398.0).into_iter().map(label).collect();
+        assert_eq!(labels, ["0", "10 M", "20 M", "30 M", "40 M", "50 M"]);
+        assert_eq!(label(12_500.0), "12.5 k");
+        assert_eq!(label(0.25), "0.25");
+    }
 }

@@ -50,19 +50,20 @@ pub(super) fn print(request: &Request, rows: &[Row], took: Duration) {
     let mut table = Table::new();
     table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
     let spread = request.seeds.len() > 1;
-    let mut head = vec!["tasks", "policy", "ops/task/s"];
+    // Heads in two lines: a row of figures then fits a hundred columns.
+    let mut head = vec!["tasks", "policy", "ops/\ntask/s"];
     if spread {
         head.push("± %");
     }
     head.extend([
-        "lock %",
-        "list %",
-        "zone %",
-        "alloc ns",
-        "free ns",
-        "mean MiB",
-        "peak MiB",
-        "page allocs/1000",
+        "lock\n%",
+        "list\n%",
+        "zone\n%",
+        "alloc\nns",
+        "free\nns",
+        "mean\nMiB",
+        "peak\nMiB",
+        "page allocs\n/1000",
         "settled",
     ]);
     table.set_header(&head);
@@ -101,9 +102,14 @@ pub(super) fn print(request: &Request, rows: &[Row], took: Duration) {
         took.as_secs_f64()
     );
     for row in rows.iter().filter(|row| !row.converged) {
+        let (what, figures) = match (row.settled.ops, row.settled.bytes) {
+            (true, false) => ("its bytes did not settle", "them"),
+            (false, true) => ("its throughput did not settle", "it"),
+            _ => ("it did not settle", "its figures"),
+        };
         eprintln!(
-            "flagstone: sim: {} with {} tasks did not settle (drift between the halves of its last \
-             window: throughput {:+.1} %, bytes {:+.1} %{}); do not quote its figures as steady",
+            "flagstone: sim: {} with {} tasks: {what} (drift between the halves of its last \
+             window: throughput {:+.1} %, bytes {:+.1} %{}); do not quote {figures} as steady",
             row.policy,
             row.tasks,
             row.ops_drift,
@@ -123,6 +129,7 @@ fn settled(row: &Row, kind: Kind) -> String {
         Kind::Steady if row.converged => {
             format!("{:.0}..{:.0} ms", row.window_ms[0], row.window_ms[1])
         }
+        Kind::Steady if row.settled.ops => format!("bytes NO {:+.1} %", row.bytes_drift),
         Kind::Steady => format!("NO {:+.1} %", row.drift),
     }
 }

@@ -1,0 +1,230 @@
+//! The same programs on real threads and on the virtual machine.
+//!
+//! ```text
+//!   real        a program on threads: stretches, and the figure made of the calm ones   ─┐
+//!   mail        the same for one-alloc-n-free, whose tasks need each other               ├─► row
+//!   simulated   the same program text on the profile                                    ─┘
+//! ```
+//!
+//! What a program costs outside the allocator is measured with no allocator under it and given
+//! to the virtual one as think time. What two CPUs do to each other's lines is measured again
+//! before each real run on two, and the way after it, because a hypervisor moves its CPUs: on one
+//! cluster of cores a line takes twenty nanoseconds between them, on two many times that.
+//! Everything else comes from the profile. Each run has a core of its own, as each virtual machine
+//! has: caches learn from what they have seen.
+
+mod mail;
+mod real;
+mod row;
+mod simulated;
+
+use super::ground::{Ground, Nothing};
+use super::pair::Pair;
+use super::probe;
+use super::threads::allowed;
+use crate::machine::Machine;
+use crate::scenario::NamedPolicy;
+use real::steadily;
+pub use row::{Row, WITHIN};
+use row::{Seen, Way};
+use simulated::{ONE_ALLOC, one_alloc, simulate};
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// One policy of each engine that is compared: sheaf, cpu-slab.
+pub const POLICIES: [&str; 2] = ["flagstone", "linux-6.12"];
+
+/// Real runs of one comparison at most, for want of one during which the line's way stayed and the
+/// figures lie together.
+const TRIES: u32 = 8;
+
+/// Wall time, in spans of a run, after which no further one is begun: on a busy host none may ever
+/// be calm.
+const PATIENCE: u32 = 12;
+
+/// Most CPUs that are compared.
+pub const CPUS_MOST: usize = 2;
+
+/// Wall time, in parts of a span, of each loop in which two CPUs are in each other's way.
+const PAIR: u32 = 10;
+
+/// One policy on so many CPUs: what is compared, and the rows so far.
+struct Bench<'a> {
+    machine: &'a Machine,
+    policy: &'static str,
+    named: &'a NamedPolicy,
+    cpus: &'a [usize],
+    span: Duration,
+    rows: &'a mut Vec<Row>,
+    /// The least that each program took without an allocator, in ns.
+    programs: &'a mut HashMap<&'static str, f64>,
+}
+
+/// The calmest of several real runs.
+struct Calmest<T> {
+    seen: T,
+    way: Way,
+    /// How the two CPUs hung together.
+    pair: Option<Pair>,
+    /// Real runs.
+    runs: u32,
+}
+
+impl<T> Calmest<T> {
+    /// The machine on which the CPUs hang together as they did.
+    fn machine(&self, machine: &Machine) -> Machine {
+        let mut machine = machine.clone();
+        if let Some(pair) = self.pair {
+            pair.rule(&mut machine);
+        }
+        machine
+    }
+}
+
+impl Bench<'_> {
+    /// A core of its own for a run.
+    fn ground(&self) -> Result<Ground, String> {
+        Ground::new(&self.named.policy, self.machine.topology.memory_gib << 30)
+    }
+
+    /// Runs `real` on `cpus` between two looks at the line's way, again while that way changes or
+    /// neighbours disturb the run.
+    fn calmest<const N: usize>(
+        &self,
+        cpus: &[usize],
+        real: impl Fn() -> Result<[Seen; N], String>,
+    ) -> Result<Calmest<[Seen; N]>, String> {
+        let began = Instant::now();
+        let mut best: Option<(Calmest<[Seen; N]>, f64)> = None;
+        for run in 1.. {
+            let before = match cpus {
+                [a, b, ..] => Some(Pair::of(*a, *b, self.span / PAIR)),
+                _ => None,
+            };
+            let seen = real()?;
+            let way = Way(before.map(|pair| [pair.way_ns, probe::transfer(cpus[0], cpus[1])]));
+            let moved = if way.is_still() { 0.0 } else { 1e6 };
+            let unrest = seen.iter().map(|seen| seen.unrest()).fold(moved, f64::max);
+            if best.as_ref().is_none_or(|(_, least)| unrest < *least) {
+                let calmest = Calmest {
+                    seen,
+                    way,
+                    pair: before,
+                    runs: run,
+                };
+                best = Some((calmest, unrest));
+            }
+            let calm = way.is_still() && seen.iter().all(|seen| seen.is_calm());
+            let enough = calm || run == TRIES || began.elapsed() > self.span * PATIENCE;
+            if let Some((calmest, _)) = best.take_if(|_| enough) {
+                return Ok(Calmest {
+                    runs: run,
+                    ..calmest
+                });
+            }
+        }
+        unreachable!("the last try is quoted")
+    }
+
+    /// `bare` is what the program costs without an allocator.
+    fn add<T>(&mut self, workload: String, real: &Calmest<T>, seen: Seen, bare: Seen, ns: f64) {
+        let ratio = ns / seen.ns;
+        self.rows.push(Row {
+            workload,
+            policy: self.policy,
+            cpus: self.cpus.len(),
+            measured_ns: seen.ns,
+            simulated_ns: ns,
+            program_ns: bare.ns,
+            ratio,
+            within: (ratio - 1.0).abs() <= WITHIN,
+            undisturbed: seen.undisturbed,
+            spread: seen.spread * 100.0,
+            runs: real.runs,
+            line_ns: real.way.0,
+            still: real.way.is_still(),
+            calm: real.way.is_still() && seen.is_calm() && bare.is_calm(),
+        });
+    }
+
+    fn steady(&mut self, workload: &'static str) -> Result<(), String> {
+        let (cpus, span) = (self.cpus, self.span);
+        let ground = self.ground()?;
+        let nothing = Nothing::new();
+        let alone = || Ok([steadily(workload, &ground, &nothing, &cpus[..1], span / 4)]);
+        let bare = self.calmest(&cpus[..1], alone)?;
+        let real = self.calmest(cpus, || {
+            let ground = self.ground()?;
+            Ok([steadily(workload, &ground, &ground, cpus, span)])
+        })?;
+        // A CPU that others slow down from outside shows in no stretch, but in the program alone.
+        let [mut bare] = bare.seen;
+        let [again] = self.calmest(&cpus[..1], alone)?.seen;
+        let least = self.programs.entry(workload).or_insert(bare.ns);
+        *least = least.min(bare.ns).min(again.ns);
+        bare.slower = bare.ns.max(again.ns) / *least - 1.0;
+        bare.ns = bare.ns.min(again.ns);
+        let machine = real.machine(self.machine);
+        let ns = simulate(&machine, workload, self.named, cpus.len(), bare.ns)?;
+        self.add(workload.into(), &real, real.seen[0], bare, ns);
+        Ok(())
+    }
+
+    fn one_alloc(&mut self) -> Result<(), String> {
+        let (cpus, span) = (self.cpus, self.span);
+        let ground = self.ground()?;
+        let nothing = Nothing::new();
+        // Between two CPUs the mailbox is not the program's alone: its lines wait for each other, and
+        // how long depends on the allocator.
+        let bare = match cpus {
+            [alone] => {
+                let mail = || Ok(mail::one_alloc(&ground, &nothing, &[*alone], span / 4));
+                self.calmest(cpus, mail)?.seen
+            }
+            _ => [Seen::NONE; 2],
+        };
+        let real = self.calmest(cpus, || {
+            let ground = self.ground()?;
+            Ok(mail::one_alloc(&ground, &ground, cpus, span))
+        })?;
+        let machine = real.machine(self.machine);
+        let got = one_alloc(&machine, self.named, cpus.len(), bare.map(|seen| seen.ns))?;
+        for (side, what) in ["alloc", "free"].into_iter().enumerate() {
+            let workload = format!("{ONE_ALLOC} ({what})");
+            self.add(workload, &real, real.seen[side], bare[side], got[side]);
+        }
+        Ok(())
+    }
+}
+
+/// Compares everything on `machine`; `span` is the wall time of one real run, `done` is called
+/// after each comparison.
+///
+/// # Errors
+/// One line, when the system grants no memory or a simulation fails.
+pub fn compare(machine: &Machine, span: Duration, done: impl Fn()) -> Result<Vec<Row>, String> {
+    let all = allowed();
+    let most = all.len().min(machine.cpus() as usize).min(CPUS_MOST);
+    let (mut rows, mut programs) = (Vec::new(), HashMap::new());
+    for policy in POLICIES {
+        let named = NamedPolicy::parse(policy)?;
+        for count in 1..=most {
+            let mut bench = Bench {
+                machine,
+                policy,
+                named: &named,
+                cpus: &all[..count],
+                span,
+                rows: &mut rows,
+                programs: &mut programs,
+            };
+            bench.one_alloc()?;
+            done();
+            for workload in ["larson", "random-mix"] {
+                bench.steady(workload)?;
+                done();
+            }
+        }
+    }
+    Ok(rows)
+}

@@ -1,0 +1,64 @@
+//! The programs on real threads, and what is made of their stretches.
+
+use super::super::ground::{Ground, Hall, Really, Source};
+use super::super::threads::{Meeting, Stretch, on_each, together};
+use super::row::Seen;
+use crate::workload::stage::Stage;
+use crate::workload::{larson, random_mix};
+use std::time::{Duration, Instant};
+
+/// Operations of a stretch: some tenths of a millisecond.
+const STRETCH: u64 = 4_000;
+
+/// The figure of tasks that ran together.
+fn seen(tasks: &[Vec<Stretch>]) -> Seen {
+    let all: Vec<Stretch> = tasks.iter().flatten().copied().collect();
+    let clean = together(tasks);
+    let from = if clean.is_empty() { &all } else { &clean };
+    Seen::of(from, clean.len(), all.len())
+}
+
+/// A steady program by its workload's name.
+fn program<S: Stage>(workload: &str, stage: &S) {
+    match workload {
+        "larson" => larson::serve(stage, larson::LARGEST as u32),
+        _ => random_mix::mix(stage, random_mix::LARGEST),
+    }
+}
+
+/// Runs a steady program on the first `cpus` CPUs for `span`.
+pub(super) fn steadily<A: Source>(
+    workload: &str,
+    ground: &Ground,
+    source: &A,
+    cpus: &[usize],
+    span: Duration,
+) -> Seen {
+    let hall = Hall::new(cpus.len());
+    let start = Meeting::of(cpus.len());
+    let origin = Instant::now();
+    let timer = |stretches: Vec<Stretch>| {
+        // Warm-up: a quarter of the span.
+        let warm = span / 4;
+        let late = stretches.into_iter().filter(|s| s.from > warm);
+        late.collect::<Vec<_>>()
+    };
+    let tasks = std::thread::scope(|scope| {
+        let hall = &hall;
+        scope.spawn(move || {
+            // The length of the run, not a synchronisation.
+            std::thread::sleep(span.saturating_sub(origin.elapsed()));
+            hall.stop();
+        });
+        on_each(cpus, |task| {
+            let stage = Really::new(ground, source, hall, task, STRETCH);
+            start.wait();
+            stage.restart();
+            program(workload, &stage);
+            // The last stretch may be one in which the task did not run: it must be seen.
+            stage.cut(1);
+            timer(stage.stretches())
+        })
+    });
+    seen(&tasks)
+}

@@ -1,0 +1,155 @@
+//! One comparison, and what may be said about it.
+
+use super::super::threads::{Stretch, median, quoted};
+use serde::Serialize;
+
+/// How far simulation may be from measurement to count as within.
+pub const WITHIN: f64 = 0.25;
+
+/// How far, as a logarithm, a line's way may change during a real run.
+const STILL: f64 = 0.2;
+
+/// How far the middle stretch of a real run may be above the one quoted: beyond it neighbours decide
+/// the figure.
+const SPREAD: f64 = 0.25;
+
+/// By what part the program alone may take longer than at its best during a comparison: beyond it the
+/// whole CPU is slowed down from outside.
+const SLOWER: f64 = 0.15;
+
+/// Undisturbed stretches a real run needs.
+const CLEAN: usize = 8;
+
+/// One comparison.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// The workload, with its side where it has two.
+    pub workload: String,
+    /// The policy.
+    pub policy: &'static str,
+    /// CPUs and tasks.
+    pub cpus: usize,
+    /// Nanoseconds of one operation of one task on real threads.
+    pub measured_ns: f64,
+    /// The same on the virtual machine.
+    pub simulated_ns: f64,
+    /// Nanoseconds of it outside the allocator, measured without one.
+    pub program_ns: f64,
+    /// Simulated over measured.
+    pub ratio: f64,
+    /// Whether the ratio is within [`WITHIN`] of one.
+    pub within: bool,
+    /// Percent of the real stretches nobody disturbed.
+    pub undisturbed: f64,
+    /// How far the middle one of them is above the one quoted, in percent.
+    pub spread: f64,
+    /// Real runs until one was calm; the calmest is quoted.
+    pub runs: u32,
+    /// Nanoseconds of a line's way between the two CPUs, before and after the real run; absent
+    /// for one CPU.
+    pub line_ns: Option<[f64; 2]>,
+    /// Whether that way stayed the same: if not, the host moved its CPUs meanwhile.
+    pub still: bool,
+    /// Whether the measurement may be quoted: the way stayed, and neighbours did not decide the
+    /// figure. Of any other row neither agreement nor disagreement says anything.
+    pub calm: bool,
+}
+
+/// What a real run showed.
+#[derive(Clone, Copy)]
+pub(super) struct Seen {
+    pub(super) ns: f64,
+    pub(super) undisturbed: f64,
+    /// Undisturbed stretches.
+    pub(super) clean: usize,
+    /// The middle one over the one quoted, less one.
+    pub(super) spread: f64,
+    /// By what part the same took longer at another time, where that is known.
+    pub(super) slower: f64,
+}
+
+impl Seen {
+    /// Nothing was to be measured.
+    pub(super) const NONE: Self = Self {
+        ns: 0.0,
+        undisturbed: 100.0,
+        clean: CLEAN,
+        spread: 0.0,
+        slower: 0.0,
+    };
+
+    /// The figure of these stretches, of which the last argument says how many there were in all.
+    pub(super) fn of(stretches: &[Stretch], clean: usize, all: usize) -> Self {
+        let ns = quoted(stretches);
+        let middle = median(stretches.iter().map(Stretch::ns).collect());
+        Self {
+            ns,
+            undisturbed: clean as f64 / all.max(1) as f64 * 100.0,
+            clean,
+            spread: middle / ns.max(f64::MIN_POSITIVE) - 1.0,
+            slower: 0.0,
+        }
+    }
+
+    /// How much neighbours disturbed the run: the spread, and more than any where there is little
+    /// to tell it from.
+    pub(super) fn unrest(self) -> f64 {
+        if self.clean >= CLEAN {
+            self.spread
+        } else {
+            1e3 / (1.0 + self.clean as f64)
+        }
+    }
+
+    /// Whether the figure may be quoted.
+    pub(super) fn is_calm(self) -> bool {
+        self.unrest() <= SPREAD && self.slower <= SLOWER
+    }
+}
+
+/// A line's way between the CPUs of a comparison, before and after it.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Way(pub(super) Option<[f64; 2]>);
+
+impl Way {
+    /// Whether it stayed the same.
+    pub(super) fn is_still(self) -> bool {
+        let changed = |[before, after]: [f64; 2]| (after / before).ln().abs() > STILL;
+        !self.0.is_some_and(changed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(clean: usize, spread: f64) -> Seen {
+        Seen {
+            ns: 10.0,
+            undisturbed: 50.0,
+            clean,
+            spread,
+            slower: 0.0,
+        }
+    }
+
+    #[test]
+    fn a_run_is_calm_when_enough_of_it_was_undisturbed_and_lies_together() {
+        assert!(seen(8, 0.1).is_calm());
+        assert!(!seen(8, 0.3).is_calm());
+        let slowed = Seen {
+            slower: 0.3,
+            ..seen(8, 0.1)
+        };
+        assert!(!slowed.is_calm(), "the whole CPU was slow");
+        assert!(!seen(7, 0.0).is_calm(), "too little to tell");
+        assert!(seen(7, 0.0).unrest() < seen(0, 0.0).unrest());
+    }
+
+    #[test]
+    fn a_way_that_changed_by_a_quarter_is_not_still_and_one_cpu_has_none() {
+        assert!(Way(Some([20.0, 22.0])).is_still());
+        assert!(!Way(Some([20.0, 25.0])).is_still());
+        assert!(Way(None).is_still());
+    }
+}
