@@ -60,24 +60,14 @@ fn library_folders() -> Vec<PathBuf> {
     folders
 }
 
-/// Where `libflagstone.so` is: `given` (`--lib`), `FLAGSTONE_LIB`, or beside this program.
+/// Where `libflagstone.so` is: `given` (`--lib`), `FLAGSTONE_LIB`, or the one inside this program.
+/// Not one that lies beside the program: it may be of an older build.
 pub fn flagstone_library(given: Option<&Path>) -> Result<PathBuf, String> {
     if let Some(path) = given {
         return readable(path);
     }
     if let Some(path) = std::env::var_os("FLAGSTONE_LIB") {
         return readable(Path::new(&path));
-    }
-    let program = std::env::current_exe().map_err(|error| format!("this program: {error}"))?;
-    let folder = program.parent().unwrap_or(Path::new("."));
-    for place in [
-        "libflagstone.so",
-        "../lib/libflagstone.so",
-        "../libflagstone.so",
-    ] {
-        if let Ok(path) = readable(&folder.join(place)) {
-            return Ok(path);
-        }
     }
     crate::preload::library_path().map_err(|failure| match failure {
         Failure::Usage(line) | Failure::Finding(line) => line,

@@ -58,7 +58,7 @@ pub struct Args {
     /// Write the rows to a file as flagstone.bench/1 ('-' for stdout instead of the tables)
     #[arg(long, value_name = "F")]
     json: Option<PathBuf>,
-    /// The library measured as flagstone [default: FLAGSTONE_LIB, or libflagstone.so beside this program]
+    /// The library measured as flagstone [default: FLAGSTONE_LIB, or the one inside this program]
     #[arg(long, value_name = "PATH")]
     lib: Option<PathBuf>,
     /// Measure only the peers
