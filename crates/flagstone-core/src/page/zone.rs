@@ -24,6 +24,7 @@ use super::keep::Keep;
 use super::list::PageList;
 use super::memmap::Memmap;
 use super::pageset::Pageset;
+use super::stack::PageStack;
 use super::zone_size::{Managed, ZoneSize};
 use crate::base::{CpuId, NodeId, Order, PageCount, Pfn};
 use crate::platform::{Access, Guard, Line, Lock, LockKind, Platform};
@@ -111,7 +112,7 @@ pub(crate) struct ZonePlan {
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) frontier: AtomicU32,
-    pub(super) deferred: AtomicU32,
+    pub(super) deferred: PageStack,
     /// A giver could not put its blocks back: whoever gives back next does it.
     pub(super) left_parked: AtomicBool,
     in_use: AtomicUsize,
@@ -140,7 +141,7 @@ impl<P: Platform> Zone<P> {
             ),
             shared: Shared {
                 frontier: AtomicU32::new(plan.start.0),
-                deferred: AtomicU32::new(Pfn::NONE.0),
+                deferred: PageStack::new(),
                 left_parked: AtomicBool::new(false),
                 in_use: AtomicUsize::new(0),
                 holes: AtomicUsize::new(0),
@@ -249,7 +250,7 @@ impl<P: Platform> Zone<P> {
         };
         P::touch(Line::Zone, (&raw const self.core).cast(), Access::Write);
         core.counters.lock_takes += 1;
-        if self.shared.deferred.load(Relaxed) != Pfn::NONE.0 {
+        if !self.shared.deferred.is_empty() {
             self.drain_deferred(&mut core, map);
         }
         Some(core)
