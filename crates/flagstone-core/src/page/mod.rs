@@ -7,6 +7,7 @@
 //!     │   ├ buddy     free areas: split and merge
 //!     │   ├ frontier  pages never used yet
 //!     │   ├ deferred  frees from signal handlers on top of the lock's holder, on a stack
+//!     │   ├ span      giving up address space where a limit was lowered
 //!     │   ├ keep      how much free memory stays resident
 //!     │   └ release   giving the rest back to the system
 //!     └ memmap  descriptors, page map, resident bits, all in one reservation
@@ -28,6 +29,7 @@ mod parts;
 mod release;
 pub(crate) mod resident;
 mod snapshot;
+mod span;
 pub(crate) mod stack;
 mod upkeep;
 pub(crate) mod zone;

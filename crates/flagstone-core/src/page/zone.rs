@@ -92,7 +92,7 @@ pub(crate) struct Zone<P: Platform> {
     pagesets: NonNull<Pageset>,
     pub(super) cpus: u32,
     start: Pfn,
-    end: Pfn,
+    end: AtomicU32,
     node: NodeId,
     world: PhantomData<fn() -> P>,
 }
@@ -151,7 +151,7 @@ impl<P: Platform> Zone<P> {
             pagesets: plan.pagesets,
             cpus: P::cpu_count(),
             start: plan.start,
-            end: plan.end,
+            end: AtomicU32::new(plan.end.0),
             node: plan.node,
             world: PhantomData,
         }
@@ -162,9 +162,14 @@ impl<P: Platform> Zone<P> {
         self.start
     }
 
-    /// First page beyond.
-    pub(crate) const fn end(&self) -> Pfn {
-        self.end
+    /// First page beyond; written under the lock.
+    pub(crate) fn end(&self) -> Pfn {
+        Pfn(self.end.load(Relaxed))
+    }
+
+    /// Lets the zone end earlier (`span.rs`).
+    pub(super) fn set_end(&self, end: Pfn) {
+        self.end.store(end.0, Relaxed);
     }
 
     /// First page never used yet; descriptors below it are committed.
@@ -342,7 +347,7 @@ impl<P: Platform> Zone<P> {
         let wanted = pfn.plus(new);
         let mut at = pfn.plus(old);
         while at < wanted {
-            if at >= self.end {
+            if at >= self.end() {
                 return false;
             }
             if at == core.areas.frontier() && !self.advance(&mut core, map) {
