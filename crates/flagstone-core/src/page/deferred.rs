@@ -14,7 +14,7 @@ use crate::sync::Ordering::Relaxed;
 impl<P: Platform> Zone<P> {
     /// The blocks that wait, for `verify`.
     pub(crate) fn deferred(&self, map: &Memmap) -> impl Iterator<Item = Pfn> {
-        self.shared.deferred.iter(|pfn| map.descriptor(pfn))
+        self.shared.deferred.iter(|pfn| &map.descriptor(pfn).next)
     }
 
     /// Leaves a block for the next holder of the lock.
@@ -26,12 +26,14 @@ impl<P: Platform> Zone<P> {
         let page = map.descriptor(pfn);
         page.set_kind(PageKind::Parked);
         page.spare.store(pages.0 as u32, Relaxed);
-        self.shared.deferred.push(|pfn| map.descriptor(pfn), pfn);
+        self.shared
+            .deferred
+            .push(|pfn| &map.descriptor(pfn).next, pfn);
     }
 
     #[cold]
     pub(super) fn drain_deferred(&self, core: &mut ZoneCore, map: &Memmap) {
-        for pfn in self.shared.deferred.take(|pfn| map.descriptor(pfn)) {
+        for pfn in self.shared.deferred.take(|pfn| &map.descriptor(pfn).next) {
             let pages = PageCount(map.descriptor(pfn).spare.load(Relaxed) as usize);
             self.put(core, map, pfn, pages, true);
         }

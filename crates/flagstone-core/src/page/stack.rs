@@ -4,13 +4,14 @@
 //!   first ─► page ─► page ─► ∅        pushed without the lock, taken whole by the next holder
 //! ```
 //!
-//! The links are those of the descriptors. Pushing is a compare-and-swap on the head; taking
-//! everything is one swap, so a page cannot be taken twice and no tag is needed.
+//! The links are those of the descriptors; callers say where. Pushing is a compare-and-swap on the
+//! head; taking everything is one swap, so a page cannot be taken twice and no tag is needed.
 
-use super::descriptor::Descriptor;
 use crate::base::Pfn;
 use crate::sync::AtomicU32;
 use crate::sync::Ordering::{AcqRel, Relaxed, Release};
+// As in descriptors: whoever reads a link took it with the head.
+use core::sync::atomic::AtomicU32 as Link;
 
 /// The first of the pages that wait.
 #[derive(Debug)]
@@ -29,11 +30,11 @@ impl PageStack {
     }
 
     /// Leaves a page that is on no list and in nobody else's hands.
-    pub(crate) fn push<'a>(&self, at: impl Fn(Pfn) -> &'a Descriptor, pfn: Pfn) {
-        let page = at(pfn);
+    pub(crate) fn push<'a>(&self, link: impl Fn(Pfn) -> &'a Link, pfn: Pfn) {
+        let link = link(pfn);
         let mut first = self.0.load(Relaxed);
         loop {
-            page.next.store(first, Relaxed);
+            link.store(first, Relaxed);
             match self.0.compare_exchange_weak(first, pfn.0, Release, Relaxed) {
                 Ok(_) => return,
                 Err(now) => first = now,
@@ -42,22 +43,26 @@ impl PageStack {
     }
 
     /// Takes all of them. Each is the caller's as it comes, and may be put on a list.
-    pub(crate) fn take<'a>(&self, at: impl Fn(Pfn) -> &'a Descriptor) -> impl Iterator<Item = Pfn> {
-        walk(Pfn(self.0.swap(Pfn::NONE.0, AcqRel)), at)
+    pub(crate) fn take<'a>(&self, link: impl Fn(Pfn) -> &'a Link) -> impl Iterator<Item = Pfn> {
+        walk(Pfn(self.0.swap(Pfn::NONE.0, AcqRel)), link)
     }
 
     /// Those that wait; exact when no other thread is at work.
-    pub(crate) fn iter<'a>(&self, at: impl Fn(Pfn) -> &'a Descriptor) -> impl Iterator<Item = Pfn> {
-        walk(Pfn(self.0.load(Relaxed)), at)
+    pub(crate) fn iter<'a>(&self, link: impl Fn(Pfn) -> &'a Link) -> impl Iterator<Item = Pfn> {
+        walk(Pfn(self.0.load(Relaxed)), link)
     }
 }
 
 /// The pages from `first` on. A page's link is read before the page is handed out.
-fn walk<'a>(first: Pfn, at: impl Fn(Pfn) -> &'a Descriptor) -> impl Iterator<Item = Pfn> {
+fn walk<'a>(first: Pfn, link: impl Fn(Pfn) -> &'a Link) -> impl Iterator<Item = Pfn> {
     let mut pfn = first;
     core::iter::from_fn(move || {
         let page = Some(pfn).filter(|pfn| pfn.is_some())?;
-        pfn = Pfn(at(page).next.load(Relaxed));
+        pfn = Pfn(link(page).load(Relaxed));
         Some(page)
     })
 }
+
+#[cfg(all(test, loom))]
+#[path = "stack_loom.rs"]
+mod tests;

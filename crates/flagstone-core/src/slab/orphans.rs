@@ -35,7 +35,7 @@ impl<P: Platform> Slabs<P> {
     #[inline(never)]
     fn adopt(&self, node: &Node, list: &mut PartialList) {
         let at = |pfn| self.pages().descriptor(pfn);
-        for pfn in node.orphans.take(at) {
+        for pfn in node.orphans.take(|pfn| &at(pfn).next) {
             node.link(list, at, pfn, End::Tail);
         }
     }
@@ -45,15 +45,15 @@ impl<P: Platform> Slabs<P> {
     #[cold]
     #[inline(never)]
     pub(crate) fn orphan(&self, node: &Node, pfn: Pfn) {
-        let at = |pfn| self.pages().descriptor(pfn);
-        node.orphans.push(at, pfn);
+        let link = |pfn| &self.pages().descriptor(pfn).next;
+        node.orphans.push(link, pfn);
     }
 
     /// Slabs that wait for a holder of the lock; exact when no other thread is at work.
     #[must_use]
     pub fn orphans(&self, cache: &Cache, node: NodeId) -> u64 {
-        let at = |pfn| self.pages().descriptor(pfn);
-        self.node(cache.id(), node).orphans.iter(at).count() as u64
+        let link = |pfn| &self.pages().descriptor(pfn).next;
+        self.node(cache.id(), node).orphans.iter(link).count() as u64
     }
 }
 
