@@ -50,6 +50,13 @@ fn a_limit_of_address_space_that_a_program_lowers_itself_holds_for_small_blocks(
 }
 
 #[test]
+fn under_a_limit_that_a_program_lowers_itself_there_is_room_for_its_own_mappings() {
+    let program = compile(SCRATCH, "preload/limit_lowered_maps.c");
+    let finished = succeed(&mut preloaded(program), LIMIT);
+    assert_eq!(finished.stdout, "ok\n");
+}
+
+#[test]
 fn threads_run_under_ulimit_v() {
     succeed(&mut under_ulimit(500_000, &threads(), ""), LIMIT);
 }

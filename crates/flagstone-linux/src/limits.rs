@@ -6,6 +6,7 @@
 
 use crate::sys;
 use crate::text::{self, Path};
+use core::ffi::c_uint;
 
 /// Address space reserved where nothing limits it: 1 TiB.
 const WISH: usize = 1 << 40;
@@ -165,21 +166,39 @@ pub fn reservation_wish() -> usize {
 /// The limit on this process's address space in bytes, if there is one (`ulimit -v`).
 fn address_space_limit() -> Option<usize> {
     let mut limit = [0u64; 2];
-    // SAFETY: the kernel fills two 64-bit words.
+    // SAFETY: the kernel fills two 64-bit words, which is what the structure is.
     let result = unsafe {
-        sys::call(
-            libc::SYS_prlimit64,
-            [
-                0,
-                libc::RLIMIT_AS as usize,
-                0,
-                (&raw mut limit) as usize,
-                0,
-                0,
-            ],
-        )
+        let old = limit.as_mut_ptr().cast();
+        prlimit(0, libc::RLIMIT_AS, core::ptr::null(), old)
     };
     (result == 0 && limit[0] != u64::MAX).then(|| usize::try_from(limit[0]).unwrap_or(usize::MAX))
+}
+
+/// Address space in bytes that this process may still map, negative where a limit was lowered below
+/// what is mapped; `None` where there is no limit, or nobody knows.
+pub fn address_space_left() -> Option<isize> {
+    let limit = isize::try_from(address_space_limit()?).ok()?;
+    match address_space_used() {
+        0 => None,
+        used => Some(limit - isize::try_from(used).ok()?),
+    }
+}
+
+/// Sets a limit of process `pid` (zero: this one) and asks for the one before, as the system call of
+/// that name; an error's number is negative.
+///
+/// # Safety
+/// 1. Both pointers are null or valid for their use.
+pub unsafe fn prlimit(
+    pid: libc::pid_t,
+    resource: c_uint,
+    new: *const libc::rlimit,
+    old: *mut libc::rlimit,
+) -> isize {
+    let [pid, resource] = [pid as usize, resource as usize];
+    let [new, old] = [new.expose_provenance(), old.expose_provenance()];
+    // SAFETY: obligation 1.
+    unsafe { sys::call(libc::SYS_prlimit64, [pid, resource, new, old, 0, 0]) }
 }
 
 /// Whether a limit on address space forbids `bytes` more of committed memory. A limit above what is

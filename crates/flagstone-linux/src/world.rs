@@ -62,6 +62,10 @@ unsafe impl Platform for Linux {
         limits::memory_limit()
     }
 
+    fn address_space_left() -> Option<isize> {
+        limits::address_space_left()
+    }
+
     const ASKS_LATE: bool = true;
 
     fn memory_at_start() -> usize {

@@ -9,7 +9,7 @@
 
 use crate::init::static_heap;
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
 use flagstone_linux::fork::Handler;
 
 /// Every registration of the process, under glibc's name for it: ours, then the others.
@@ -32,12 +32,22 @@ pub extern "C" fn pthread_atfork(prepare: Handler, parent: Handler, child: Handl
     flagstone_linux::fork::pass_on(prepare, parent, child, core::ptr::null_mut())
 }
 
+/// The process whose memory the heap is.
+static PROCESS: AtomicI32 = AtomicI32::new(0);
+
+/// Whether the caller's process is the one the heap belongs to. The child of a `vfork` is not: it runs
+/// in its parent's memory.
+pub fn in_its_process() -> bool {
+    PROCESS.load(Relaxed) == flagstone_linux::process::id()
+}
+
 /// Registers the handlers, once.
 pub fn register() {
     static REGISTERED: AtomicBool = AtomicBool::new(false);
     if REGISTERED.swap(true, Relaxed) {
         return;
     }
+    PROCESS.store(flagstone_linux::process::id(), Relaxed);
     if flagstone_linux::fork::register(prepare, parent, child).is_err() {
         flagstone_linux::write_line(&[
             b"flagstone: no memory for fork handlers; forking from threads is unsafe\n",
@@ -63,5 +73,6 @@ extern "C" fn parent() {
 extern "C" fn child() {
     flagstone_linux::fork::child();
     static_heap().fork_child();
+    PROCESS.store(flagstone_linux::process::id(), Relaxed);
     crate::report::forked();
 }

@@ -11,6 +11,7 @@
 //!   env       FLAGSTONE_<OPTION>, FLAGSTONE_CONF → Policy
 //!   fork      handlers around fork       line   text without allocation
 //!   deepbind  plugins that would bypass the library
+//!   limits    setrlimit · prlimit: less address space
 //!   report    where the memory went, for `flagstone run`
 //! ```
 //!
@@ -31,6 +32,7 @@ mod fork;
 mod hot;
 mod init;
 mod inspect;
+mod limits;
 mod line;
 mod report;
 

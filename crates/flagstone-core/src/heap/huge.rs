@@ -31,7 +31,7 @@ impl<P: Platform> Ready<P> {
             }
             return Some(start);
         }
-        let start = P::reserve(bytes, align)?;
+        let start = self.reserve(bytes, align)?;
         let block = HugeBlock {
             address: start.as_ptr() as usize,
             bytes,
@@ -47,11 +47,20 @@ impl<P: Platform> Ready<P> {
             .unwrap_or_else(|_| self.alloc_unlisted(bytes, align, size))
     }
 
+    /// Address space for a block. Where the system refuses, the page layer gives up some of its own.
+    fn reserve(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
+        P::reserve(bytes, align).or_else(|| {
+            let wanted = bytes.checked_add(align)?;
+            let room = self.slabs.pages().make_room(wanted);
+            room.then(|| P::reserve(bytes, align)).flatten()
+        })
+    }
+
     /// A block for a signal handler that does not get the table: whoever has it next lists the block.
     #[cold]
     fn alloc_unlisted(&self, bytes: usize, align: usize, size: usize) -> Option<NonNull<u8>> {
         let bytes = bytes.checked_add(P::page_size().bytes())?;
-        let start = P::reserve(bytes, align)?;
+        let start = self.reserve(bytes, align)?;
         // SAFETY: the whole fresh reservation, given back if nobody gets it; its last page is beyond
         // what is asked for.
         unsafe {

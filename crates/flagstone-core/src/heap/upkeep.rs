@@ -191,6 +191,13 @@ impl<P: Platform> Heap<P> {
         self.ready_if_built().map_or(0, |ready| ready.trim(keep))
     }
 
+    /// Less may be mapped: the page layer gives up address space it does not use.
+    pub fn fit_address_space(&self) {
+        if let Some(ready) = self.ready_if_built() {
+            ready.slabs.pages().fit_address_space();
+        }
+    }
+
     /// The last look of a program that ends: what lies in sheaves goes to its slabs, where a double
     /// free that was not noticed so far is, unless the block was handed out again.
     pub fn last_look(&self) {

@@ -75,7 +75,7 @@ impl<P: Platform> PageAllocator<P> {
         self.map.base()
     }
 
-    /// Bytes of data reserved.
+    /// Bytes of data reserved at the start.
     #[inline]
     #[must_use]
     pub fn span_bytes(&self) -> usize {

@@ -141,7 +141,7 @@ impl Memmap {
         self.page_size
     }
 
-    /// Pages of data reserved.
+    /// Pages of data reserved at the start.
     #[inline]
     #[must_use]
     pub const fn pages(&self) -> u32 {
@@ -267,14 +267,52 @@ impl Memmap {
         if last <= known {
             return Ok(());
         }
-        // One page of resident bits at a time: 128 MiB of data with 4 KiB pages.
-        let unit = self.page_size.bytes() * 8;
-        let target = last.next_multiple_of(unit).min(self.pages as usize);
+        let target = last.next_multiple_of(self.unit()).min(self.pages as usize);
         self.commit_part::<P>(self.map, known, target)?;
         self.commit_part::<P>(self.resident.base(), known / 8, target.div_ceil(64) * 8)?;
         self.limit
             .fetch_max(target << self.page_size.shift(), AcqRel);
         Ok(())
+    }
+
+    /// Pages whose resident bits fill a page, which become known together: 128 MiB of data with
+    /// 4 KiB pages.
+    fn unit(&self) -> usize {
+        self.page_size.bytes() * 8
+    }
+
+    /// Gives up the pages `end..old`, and what was to be known about them. The page map and the
+    /// resident bits are one prefix of all pages: of those, only the `last` zone gives something up.
+    ///
+    /// # Safety
+    /// 1. `end..old` are the last pages of a zone that were not given up yet; they were never
+    ///    committed, and never will be.
+    pub(super) unsafe fn give_up<P: Platform>(&self, end: Pfn, old: Pfn, last: bool) {
+        let each = self.spacing.bytes();
+        let [data, map, resident] = [self.data, self.map, self.resident.base()];
+        let (bytes, known) = (self.page_size.bytes(), |pfn: Pfn| {
+            pfn.index()
+                .next_multiple_of(self.unit())
+                .min(self.pages as usize)
+        });
+        let mut parts = [
+            (data, end.index() * bytes, old.index() * bytes),
+            (self.descriptors, end.index() * each, old.index() * each),
+            (map, known(end), known(old)),
+            (resident, known(end) / 8, known(old) / 8),
+        ];
+        let parts = if last {
+            &mut parts[..]
+        } else {
+            &mut parts[..2]
+        };
+        for (part, from, to) in parts {
+            let (from, to) = (from.next_multiple_of(bytes), *to & !(bytes - 1));
+            if from < to {
+                // SAFETY: obligation 1; whole pages inside the part.
+                unsafe { P::release(part.byte_add(from), to - from) };
+            }
+        }
     }
 
     fn commit_part<P: Platform>(

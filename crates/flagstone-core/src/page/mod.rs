@@ -6,7 +6,8 @@
 //!     │   ├ pageset   per-CPU lists of small blocks, moved as policy::PcpState says
 //!     │   ├ buddy     free areas: split and merge
 //!     │   ├ frontier  pages never used yet
-//!     │   ├ deferred  frees from signal handlers on top of the lock's holder
+//!     │   ├ deferred  frees from signal handlers on top of the lock's holder, on a stack
+//!     │   ├ span      giving up address space where a limit was lowered
 //!     │   ├ keep      how much free memory stays resident
 //!     │   └ release   giving the rest back to the system
 //!     └ memmap  descriptors, page map, resident bits, all in one reservation
@@ -28,6 +29,8 @@ mod parts;
 mod release;
 pub(crate) mod resident;
 mod snapshot;
+mod span;
+pub(crate) mod stack;
 mod upkeep;
 pub(crate) mod zone;
 mod zone_size;

@@ -38,10 +38,14 @@ impl<P: Platform> PageAllocator<P> {
         }
     }
 
-    /// The addresses of the whole reservation: control, memmap and data.
-    #[must_use]
-    pub fn reservation(&self) -> core::ops::Range<usize> {
+    /// Calls `visit` with the addresses of the reservation's parts: control and memmap, and each
+    /// zone's data as far as it was not given up.
+    pub fn each_reserved_part(&self, mut visit: impl FnMut(usize, usize)) {
         let (control, _) = self.control_part();
-        control.addr().get()..self.base().addr().get() + self.span_bytes()
+        visit(control.addr().get(), self.base().addr().get());
+        for zone in self.zones() {
+            let [start, end] = [zone.start(), zone.end()].map(|pfn| self.address(pfn).addr().get());
+            visit(start, end);
+        }
     }
 }

@@ -24,6 +24,7 @@ use super::keep::Keep;
 use super::list::PageList;
 use super::memmap::Memmap;
 use super::pageset::Pageset;
+use super::stack::PageStack;
 use super::zone_size::{Managed, ZoneSize};
 use crate::base::{CpuId, NodeId, Order, PageCount, Pfn};
 use crate::platform::{Access, Guard, Line, Lock, LockKind, Platform};
@@ -91,7 +92,7 @@ pub(crate) struct Zone<P: Platform> {
     pagesets: NonNull<Pageset>,
     pub(super) cpus: u32,
     start: Pfn,
-    end: Pfn,
+    end: AtomicU32,
     node: NodeId,
     world: PhantomData<fn() -> P>,
 }
@@ -111,7 +112,7 @@ pub(crate) struct ZonePlan {
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) frontier: AtomicU32,
-    pub(super) deferred: AtomicU32,
+    pub(super) deferred: PageStack,
     /// A giver could not put its blocks back: whoever gives back next does it.
     pub(super) left_parked: AtomicBool,
     in_use: AtomicUsize,
@@ -140,7 +141,7 @@ impl<P: Platform> Zone<P> {
             ),
             shared: Shared {
                 frontier: AtomicU32::new(plan.start.0),
-                deferred: AtomicU32::new(Pfn::NONE.0),
+                deferred: PageStack::new(),
                 left_parked: AtomicBool::new(false),
                 in_use: AtomicUsize::new(0),
                 holes: AtomicUsize::new(0),
@@ -150,7 +151,7 @@ impl<P: Platform> Zone<P> {
             pagesets: plan.pagesets,
             cpus: P::cpu_count(),
             start: plan.start,
-            end: plan.end,
+            end: AtomicU32::new(plan.end.0),
             node: plan.node,
             world: PhantomData,
         }
@@ -161,9 +162,14 @@ impl<P: Platform> Zone<P> {
         self.start
     }
 
-    /// First page beyond.
-    pub(crate) const fn end(&self) -> Pfn {
-        self.end
+    /// First page beyond; written under the lock.
+    pub(crate) fn end(&self) -> Pfn {
+        Pfn(self.end.load(Relaxed))
+    }
+
+    /// Lets the zone end earlier (`span.rs`).
+    pub(super) fn set_end(&self, end: Pfn) {
+        self.end.store(end.0, Relaxed);
     }
 
     /// First page never used yet; descriptors below it are committed.
@@ -249,7 +255,7 @@ impl<P: Platform> Zone<P> {
         };
         P::touch(Line::Zone, (&raw const self.core).cast(), Access::Write);
         core.counters.lock_takes += 1;
-        if self.shared.deferred.load(Relaxed) != Pfn::NONE.0 {
+        if !self.shared.deferred.is_empty() {
             self.drain_deferred(&mut core, map);
         }
         Some(core)
@@ -341,7 +347,7 @@ impl<P: Platform> Zone<P> {
         let wanted = pfn.plus(new);
         let mut at = pfn.plus(old);
         while at < wanted {
-            if at >= self.end {
+            if at >= self.end() {
                 return false;
             }
             if at == core.areas.frontier() && !self.advance(&mut core, map) {

@@ -125,6 +125,13 @@ pub unsafe trait Platform: Sized + 'static {
     /// Bytes of memory this process may use in all (physical memory or a container's limit).
     fn memory_limit() -> usize;
 
+    /// Address space in bytes that this process may still map, negative where a limit was lowered
+    /// below what is mapped; `None` where nothing limits it.
+    #[must_use]
+    fn address_space_left() -> Option<isize> {
+        None
+    }
+
     /// Whether asking for limits and cache sizes takes system calls: then a heap is built with
     /// [`Platform::memory_at_start`] and asks once it has grown.
     const ASKS_LATE: bool = false;

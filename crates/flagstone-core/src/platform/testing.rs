@@ -86,6 +86,7 @@ pub struct World {
     decommit_calls: AtomicUsize,
     budget: AtomicUsize,
     memory_limit: AtomicUsize,
+    address_space: AtomicUsize,
     refuse_after: AtomicI64,
     clock: AtomicU64,
     warnings: Mutex<Vec<String>>,
@@ -126,6 +127,7 @@ impl World {
             decommit_calls: AtomicUsize::new(0),
             budget: AtomicUsize::new(setup.memory_limit),
             memory_limit: AtomicUsize::new(setup.memory_limit),
+            address_space: AtomicUsize::new(usize::MAX),
             refuse_after: AtomicI64::new(-1),
             clock: AtomicU64::new(1_000_000_000),
             warnings: Mutex::new(Vec::new()),
@@ -162,6 +164,17 @@ impl World {
     /// Changes what `memory_limit` answers, as a container's owner may at any time.
     pub fn set_memory_limit(&self, bytes: usize) {
         self.memory_limit.store(bytes, Relaxed);
+    }
+
+    /// Changes how much may be reserved at once, as a program may for itself at any time.
+    pub fn limit_address_space(&self, bytes: usize) {
+        self.address_space.store(bytes, Relaxed);
+    }
+
+    /// Bytes reserved now.
+    #[must_use]
+    pub fn reserved_bytes(&self) -> usize {
+        self.reservations().iter().map(|r| r.left).sum()
     }
 
     /// Lets `commits` calls succeed and refuses those after them; `None` refuses nothing.
@@ -271,7 +284,9 @@ unsafe impl Platform for Testing {
 
     fn reserve(bytes: usize, align: usize) -> Option<NonNull<u8>> {
         World::now_in(|world| {
-            if bytes == 0 || bytes > world.setup.reserve_limit {
+            let limit = world.address_space.load(Relaxed);
+            let left = limit.saturating_sub(world.reserved_bytes());
+            if bytes == 0 || bytes > world.setup.reserve_limit.min(left) {
                 return None;
             }
             let align = align.max(world.setup.page_size.bytes());
@@ -362,6 +377,13 @@ unsafe impl Platform for Testing {
 
     unsafe fn remap(_start: NonNull<u8>, _old: usize, _new: usize) -> Option<NonNull<u8>> {
         None
+    }
+
+    fn address_space_left() -> Option<isize> {
+        World::now_in(|world| {
+            let limit = world.address_space.load(Relaxed);
+            (limit != usize::MAX).then(|| limit as isize - world.reserved_bytes() as isize)
+        })
     }
 
     fn memory_limit() -> usize {

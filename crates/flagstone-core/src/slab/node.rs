@@ -15,6 +15,7 @@
 
 use super::barn::Barn;
 use crate::base::Pfn;
+use crate::page::stack::PageStack;
 use crate::page::{Descriptor, flag};
 use crate::platform::{Lock, LockKind, RawLock};
 use crate::sync::Ordering::Relaxed;
@@ -42,8 +43,8 @@ pub enum End {
 pub struct Node {
     list: Lock<PartialList>,
     nr_partial: AtomicU32,
-    /// First of the slabs that wait for a holder of the lock (`orphans.rs`).
-    pub(super) orphans: AtomicU32,
+    /// Slabs that wait for a holder of the lock (`orphans.rs`).
+    pub(super) orphans: PageStack,
     /// Slabs of the cache on this node, full ones included.
     pub slabs: AtomicU32,
     /// Objects of slabs on the partial list that are free, as last counted by upkeep.
@@ -63,7 +64,7 @@ impl Node {
         Self {
             list: Lock::new(LockKind::List, PartialList::EMPTY),
             nr_partial: AtomicU32::new(0),
-            orphans: AtomicU32::new(Pfn::NONE.0),
+            orphans: PageStack::new(),
             slabs: AtomicU32::new(0),
             refills: AtomicU64::new(0),
             flushes: AtomicU64::new(0),
@@ -96,7 +97,7 @@ impl Node {
     #[inline]
     #[must_use]
     pub fn has_orphans(&self) -> bool {
-        self.orphans.load(Relaxed) != Pfn::NONE.0
+        !self.orphans.is_empty()
     }
 
     /// Whether there is nothing to take from the list; racy without the lock.

@@ -6,8 +6,7 @@
 //! ```
 //!
 //! An orphan is like a slab that somebody isolated: frees go to it, nobody takes from it, and it
-//! stays even when it becomes empty. Pushing is a compare-and-swap on the head; taking all is
-//! one swap, so a slab cannot be taken twice and no tag is needed.
+//! stays even when it becomes empty. The stack is `page/stack.rs`.
 //!
 //! Invariants
 //! - `slab.one-isolator`: a slab at rest that is not full and on no list is an orphan.
@@ -17,7 +16,6 @@ use super::node::{End, Node, PartialList};
 use super::slabs::Slabs;
 use crate::base::{NodeId, Pfn};
 use crate::platform::{Guard, Platform, Reentered};
-use crate::sync::Ordering::{AcqRel, Relaxed, Release};
 
 impl<P: Platform> Slabs<P> {
     /// A node's partial list with its lock, and on it what handlers had to leave.
@@ -37,11 +35,8 @@ impl<P: Platform> Slabs<P> {
     #[inline(never)]
     fn adopt(&self, node: &Node, list: &mut PartialList) {
         let at = |pfn| self.pages().descriptor(pfn);
-        let mut pfn = Pfn(node.orphans.swap(Pfn::NONE.0, AcqRel));
-        while pfn.is_some() {
-            let next = Pfn(at(pfn).next.load(Relaxed));
+        for pfn in node.orphans.take(|pfn| &at(pfn).next) {
             node.link(list, at, pfn, End::Tail);
-            pfn = next;
         }
     }
 
@@ -50,30 +45,15 @@ impl<P: Platform> Slabs<P> {
     #[cold]
     #[inline(never)]
     pub(crate) fn orphan(&self, node: &Node, pfn: Pfn) {
-        let slab = self.pages().descriptor(pfn);
-        let mut first = node.orphans.load(Relaxed);
-        loop {
-            slab.next.store(first, Relaxed);
-            let swapped = node
-                .orphans
-                .compare_exchange_weak(first, pfn.0, Release, Relaxed);
-            match swapped {
-                Ok(_) => return,
-                Err(now) => first = now,
-            }
-        }
+        let link = |pfn| &self.pages().descriptor(pfn).next;
+        node.orphans.push(link, pfn);
     }
 
     /// Slabs that wait for a holder of the lock; exact when no other thread is at work.
     #[must_use]
     pub fn orphans(&self, cache: &Cache, node: NodeId) -> u64 {
-        let mut pfn = Pfn(self.node(cache.id(), node).orphans.load(Relaxed));
-        let mut count = 0;
-        while pfn.is_some() {
-            count += 1;
-            pfn = Pfn(self.pages().descriptor(pfn).next.load(Relaxed));
-        }
-        count
+        let link = |pfn| &self.pages().descriptor(pfn).next;
+        self.node(cache.id(), node).orphans.iter(link).count() as u64
     }
 }
 

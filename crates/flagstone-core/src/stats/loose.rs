@@ -221,8 +221,7 @@ pub fn each_owned_part<P: Platform>(
             visit(from, to - from);
         }
     };
-    let reservation = heap.slabs().pages().reservation();
-    part(reservation.start, reservation.end);
+    heap.slabs().pages().each_reserved_part(&mut part);
     if let Some((table, bytes)) = heap.huge_table_memory() {
         part(table.addr().get(), table.addr().get() + bytes);
     }

@@ -253,12 +253,10 @@ fn check_pageset<P: Platform>(map: &Memmap, zone: &Zone<P>, cpu: CpuId) -> Resul
 
 fn deferred_pages<P: Platform>(map: &Memmap, zone: &Zone<P>) -> Result<usize, Broken> {
     let mut pages = 0;
-    let mut pfn = zone.deferred();
-    while pfn.is_some() {
+    for pfn in zone.deferred(map) {
         let page = map.descriptor(pfn);
         ensure(page.kind() == PageKind::Parked, "zone.parked", pfn)?;
         pages += page.spare.load(Relaxed) as usize;
-        pfn = Pfn(page.next.load(Relaxed));
     }
     Ok(pages)
 }

@@ -1,0 +1,106 @@
+//! Giving up address space: what a program may map became less than what was reserved for it.
+//!
+//! ```text
+//!   start            frontier     committed         new end                       end
+//!     │ used            │            │ kept: half of    │ given up: data,           │
+//!     │                 │            │ what is left     │ descriptors, page map     │
+//! ```
+//!
+//! A system counts a reservation like any mapping. Under a limit lowered at run time below what the
+//! heap reserved, the program could map nothing any more: no thread's stack, no library, no file.
+//!
+//! Locking: the zone's.
+
+use super::allocator::PageAllocator;
+use super::memmap::Memmap;
+use super::zone::Zone;
+use crate::base::{Order, PageCount, Pfn};
+use crate::platform::Platform;
+
+/// What the heap keeps of the address space a lowered limit leaves, in quarters. Blocks that need more
+/// of the rest take it later ([`PageAllocator::make_room`]); the program's own mappings cannot.
+const KEPT_QUARTERS: i128 = 3;
+
+impl<P: Platform> PageAllocator<P> {
+    /// A limit was lowered: gives up address space without memory, so that a quarter of what the
+    /// program may still map is left to others.
+    ///
+    /// Pages in use stay where they are. What was given up does not come back. A zone whose lock is
+    /// out of reach keeps its part.
+    pub fn fit_address_space(&self) {
+        if let Some(room) = self.room() {
+            self.keep_at_most(room * KEPT_QUARTERS / 4);
+        }
+    }
+
+    /// Gives up so much that `bytes` can be mapped; `false` if there is not so much, or if nothing
+    /// limits address space.
+    pub fn make_room(&self, bytes: usize) -> bool {
+        match self.room() {
+            Some(room) if room >= bytes as i128 => self.keep_at_most(room - bytes as i128),
+            _ => false,
+        }
+    }
+
+    /// Bytes that could be mapped if all address space without memory were given up.
+    fn room(&self) -> Option<i128> {
+        let left = P::address_space_left()?;
+        Some(left as i128 + self.unused() as i128)
+    }
+
+    /// Bytes of address space without memory.
+    fn unused(&self) -> usize {
+        let pages = self.zones().map(|zone| zone.unused(self.memmap())).sum();
+        PageCount(pages).bytes(self.page_size())
+    }
+
+    /// Gives up all address space without memory but `keep` bytes, every zone the same part of its
+    /// own; whether that was any.
+    fn keep_at_most(&self, keep: i128) -> bool {
+        let keep = usize::try_from(keep).unwrap_or(0);
+        let unused = self.unused();
+        if keep >= unused {
+            return false;
+        }
+        let zones = self.zones().count();
+        let mut any = false;
+        for (index, zone) in self.zones().enumerate() {
+            let pages = zone.unused(self.memmap()) as u128 * keep as u128 / unused as u128;
+            let kept = PageCount(pages as usize);
+            any |= zone.give_up_span(self.memmap(), kept, index == zones - 1);
+        }
+        any
+    }
+}
+
+impl<P: Platform> Zone<P> {
+    /// Pages of the span that have no memory yet; none for a caller on top of the lock's holder.
+    fn unused(&self, map: &Memmap) -> usize {
+        let core = self.lock(map);
+        core.map_or(0, |core| self.end().index() - core.committed.index())
+    }
+
+    /// Gives up all but `keep` of the pages that have no memory yet; whether there were any.
+    fn give_up_span(&self, map: &Memmap, keep: PageCount, last: bool) -> bool {
+        let Some(core) = self.lock(map) else {
+            return false;
+        };
+        let block = Order::MAX.pages().0;
+        let end = (core.committed.index() + keep.0) / block * block;
+        let end = end.max(core.committed.index());
+        let old = self.end();
+        if end >= old.index() {
+            return false;
+        }
+        let end = Pfn(end as u32);
+        self.set_end(end);
+        // SAFETY: pages from `end` to `old` are beyond `committed`, so nobody ever knew them, and
+        // nobody will: `end` bounds what is committed, and the lock is held.
+        unsafe { map.give_up::<P>(end, old, last) };
+        true
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+#[path = "span_tests.rs"]
+mod tests;
