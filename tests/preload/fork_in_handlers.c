@@ -5,12 +5,10 @@
    top of a holder is followed by the next one at once, and the holder does not go on. Arguments:
    forks; "together" to let threads fork at the same time, each on top of what another wants. */
 #define _GNU_SOURCE
-#include <pthread.h>
-#include <signal.h>
+#include "handlers.h"
+
 #include <stdatomic.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -24,11 +22,6 @@ static _Thread_local int is_the_forker;
 
 static const size_t sizes[] = {48, 700, 4096, 9000, 30000, 70000, 300000, 5 << 20};
 enum { SIZES = sizeof sizes / sizeof *sizes };
-
-static unsigned next(unsigned *seed) {
-    *seed = *seed * 1103515245 + 12345;
-    return *seed >> 8;
-}
 
 static unsigned char *fill(size_t size, unsigned char mark) {
     unsigned char *block = malloc(size);
@@ -90,20 +83,14 @@ static void *worker(void *argument) {
             _exit(atomic_load(&refused) ? 4 : 0);
         }
     }
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, NULL);
-    return NULL;
+    return deaf();
 }
 
 int main(int count, char **arguments) {
     wanted = count > 1 ? atoi(arguments[1]) : 100;
     together = count > 2 && !strcmp(arguments[2], "together");
-    struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};
-    sigaction(SIGUSR1, &action, NULL);
     pthread_t threads[THREADS];
-    for (uintptr_t at = 0; at < THREADS; at++)
-        pthread_create(&threads[at], NULL, worker, (void *)(at + 1));
+    start(threads, THREADS, worker, handler);
     for (unsigned at = 0; atomic_load(&forked) < wanted; at++) {
         pthread_kill(threads[at % THREADS], SIGUSR1);
         usleep(100);

@@ -3,12 +3,10 @@
    are in use when the handler comes. Nothing may hang, be handed out twice or be refused: memory
    is there. Argument: signals to take. */
 #define _GNU_SOURCE
-#include <pthread.h>
-#include <signal.h>
+#include "handlers.h"
+
 #include <stdatomic.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -21,11 +19,6 @@ static const size_t sizes[] = {16, 48, 100, 256, 700, 2048, 4096, 9000, 30000, 7
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
 struct block { unsigned char *start; size_t size; unsigned char mark; };
-
-static unsigned next(unsigned *seed) {
-    *seed = *seed * 1103515245 + 12345;
-    return *seed >> 8;
-}
 
 static void fill(struct block *block, size_t size, unsigned char mark) {
     block->start = malloc(size);
@@ -72,19 +65,13 @@ static void *worker(void *argument) {
         for (int at = 0; at < count; at++) drop(&batch[at]);
     }
     atomic_fetch_add(&ended, 1);
-    sigset_t none;
-    sigfillset(&none);
-    pthread_sigmask(SIG_BLOCK, &none, NULL);
-    return NULL;
+    return deaf();
 }
 
 int main(int count, char **arguments) {
     wanted = count > 1 ? atoi(arguments[1]) : 4000;
-    struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};
-    sigaction(SIGUSR1, &action, NULL);
     pthread_t threads[THREADS];
-    for (uintptr_t at = 0; at < THREADS; at++)
-        pthread_create(&threads[at], NULL, worker, (void *)(at + 1));
+    start(threads, THREADS, worker, handler);
     for (unsigned at = 0; atomic_load(&taken) < wanted; at++) {
         pthread_kill(threads[at % THREADS], SIGUSR1);
         if (at % THREADS == 0) usleep(50);

@@ -49,9 +49,8 @@ pub fn report_usage(error: &clap::Error) -> ExitCode {
     if !error.use_stderr()
         || error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
     {
-        // Nothing sensible is left to do if even this cannot be written.
-        let _ = error.print();
-        return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+        let printed = error.print().is_ok();
+        return ExitCode::from(if error.use_stderr() || !printed { 2 } else { 0 });
     }
     let text = error.to_string();
     // What follows the first paragraph is a hint at --help, which one line can say too.
@@ -89,6 +88,28 @@ pub fn on_interrupt(line: &'static str) {
         // SAFETY: the handler calls only what a handler may.
         unsafe { libc::signal(libc::SIGINT, handler as *const () as libc::sighandler_t) };
     }
+}
+
+/// What the standard library's panic says when standard output takes no more: there is no other way
+/// to hear it from `println`. The test of a full disk notices if these words ever change.
+const UNPRINTED: &str = "failed printing to stdout: ";
+
+/// Lets a full disk behind standard output end the program with one line and exit 2; all other panics
+/// are told as ever.
+pub fn tell_unprinted() {
+    let others = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        match panic
+            .payload_as_str()
+            .and_then(|text| text.strip_prefix(UNPRINTED))
+        {
+            Some(why) => {
+                eprintln!("flagstone: standard output: {}", one_line(why));
+                std::process::exit(2);
+            }
+            None => others(panic),
+        }
+    }));
 }
 
 /// Lets a closed pipe end the program quietly, as every other Unix tool does.

@@ -30,6 +30,7 @@ fn main() -> ExitCode {
     if let Some(outcome) = cmd::bench::measured_process() {
         return exit::report(outcome);
     }
+    exit::tell_unprinted();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return exit::report_usage(&error),

@@ -40,7 +40,19 @@ fn unknown_names_list_the_known_ones() {
 
 #[test]
 fn impossible_combinations_are_one_clear_line() {
-    let cases: [(&[&str], &str); 12] = [
+    let cases: [(&[&str], &str); 18] = [
+        (&["--list", "--seed", "4"], "no use for --seed"),
+        (&["--list", "mmap1"], "no use for a workload"),
+        (&["--calibrate", "--json"], "no use for --json"),
+        (&["mmap1", "--json", "--plot", "-"], "one document"),
+        (
+            &["hackbench", "--machine", "xeon-2007-8@4", "--tasks", "5"],
+            "4 CPUs",
+        ),
+        (
+            &["--calibrate", "/nonexistent/here.toml"],
+            "/nonexistent/here.toml",
+        ),
         (&["mmap1", "--size", "64"], "sizes of its own"),
         (&["larson", "--size", "9000"], "from 16 to 4096"),
         (&["validate", "--tasks", "2"], "no use for --tasks"),
@@ -118,6 +130,58 @@ fn json_has_the_promised_fields_and_one_seed_gives_one_answer() {
 }
 
 #[test]
+fn one_cpu_runs_what_needs_one_and_says_what_needs_two() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("one.toml");
+    let shape = include_str!("../../flagstone-sim/machines/xeon-2007-8.toml")
+        .replace("sockets = 2", "sockets = 1")
+        .replace("cores_per_socket = 4", "cores_per_socket = 1");
+    std::fs::write(&path, shape).unwrap();
+    let machine = path.to_str().unwrap();
+    sim(&["larson", "--machine", machine, "--quick"]).success();
+    let line = refusal(&["hackbench", "--machine", machine]);
+    assert!(line.contains("needs 2 CPUs or more"), "{line}");
+}
+
+#[test]
+fn a_host_without_room_for_the_machine_is_no_finding_but_exit_2() {
+    let program = assert_cmd::cargo::cargo_bin("flagstone");
+    let call = format!(
+        "ulimit -v 4000000; exec {} sim mmap1 --machine spr-2s-224",
+        program.display()
+    );
+    let output = std::process::Command::new("sh")
+        .args(["-c", &call])
+        .output()
+        .unwrap();
+    let line = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{line}");
+    assert!(
+        line.contains("ulimit -v") && line.lines().count() == 1,
+        "{line}"
+    );
+}
+
+#[test]
+fn a_full_disk_behind_standard_output_is_one_line_and_exit_2() {
+    for words in [&["--list"][..], &["--list", "--json"], &["--help"]] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
+        let output = std::process::Command::new(assert_cmd::cargo::cargo_bin("flagstone"))
+            .arg("sim")
+            .args(words)
+            .stdout(full.unwrap())
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        let line = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            line.lines().count() <= 1 && !line.contains("panicked"),
+            "{line}"
+        );
+    }
+}
+
+#[test]
 fn a_plot_is_an_svg_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("plot.svg");
@@ -178,4 +242,7 @@ fn the_list_of_names_is_a_document_too() {
     let first = |key: &str| document[key][0]["name"].as_str().map(str::to_owned);
     assert_eq!(first("workloads").as_deref(), Some("mmap1"));
     assert_eq!(first("machines").as_deref(), Some("spr-2s-224"));
+    assert_eq!(first("policies").as_deref(), Some("linux-2.6.24"));
+    assert_eq!(first("modifiers").as_deref(), Some("dynamic-min-partial"));
+    assert_eq!(first("instead").as_deref(), Some("interleave"));
 }

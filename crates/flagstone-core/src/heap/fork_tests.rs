@@ -1,25 +1,13 @@
 use crate::base::{CpuId, NodeId};
-use crate::heap::{Heap, HeapConfig, Ready};
-use crate::platform::testing::{Setup, Testing, World, pauses, stand_on_top};
+use crate::heap::test_heap::heap;
+use crate::heap::{Heap, Ready};
+use crate::platform::testing::{Testing, pauses, stand_on_top};
 use crate::platform::{ASK_AFTER, LockKind, Platform};
-use crate::policy::Policy;
 use crate::verify::check_heap;
-use std::boxed::Box;
-use std::sync::{Arc, Barrier};
+use std::sync::Barrier;
 use std::vec::Vec;
 
 const MIB: usize = 1 << 20;
-
-fn heap() -> (Arc<World>, Box<Heap<Testing>>) {
-    let world = World::enter_new(Setup::default());
-    let heap = Box::new(Heap::new());
-    let config = HeapConfig {
-        policy: Policy::default(),
-        span_bytes: 256 * MIB,
-    };
-    heap.init(&config).expect("memory for the tables");
-    (world, heap)
-}
 
 fn ready(heap: &Heap<Testing>) -> &Ready<Testing> {
     heap.ready_if_built().expect("built")

@@ -3,9 +3,9 @@
 
 use super::{MARK_AT, Mark};
 use crate::base::CpuId;
-use crate::heap::{Heap, HeapConfig, TABLE_MAX};
+use crate::heap::test_heap::heap_in;
+use crate::heap::{Heap, TABLE_MAX};
 use crate::platform::testing::{Setup, Testing, World};
-use crate::policy::Policy;
 use crate::verify::check_heap;
 use core::ptr::NonNull;
 use std::boxed::Box;
@@ -41,16 +41,11 @@ struct Program {
 
 impl Program {
     fn new(policy: &str, seed: u64) -> Self {
-        let world = World::enter_new(Setup {
+        let setup = Setup {
             cpus: CPUS,
             ..Setup::default()
-        });
-        let heap = Box::new(Heap::new());
-        let config = HeapConfig {
-            policy: Policy::parse(policy).expect("known"),
-            span_bytes: 256 << 20,
         };
-        heap.init(&config).expect("memory for the tables");
+        let (world, heap) = heap_in(policy, setup);
         Self {
             world,
             heap,

@@ -26,6 +26,8 @@ mod huge_table;
 mod kept;
 mod mark;
 mod strays;
+#[cfg(test)]
+pub(crate) mod test_heap;
 mod unlisted;
 mod upkeep;
 

@@ -1,28 +1,15 @@
 use super::LOOK_EVERY;
-use crate::heap::{Heap, HeapConfig};
+use crate::heap::Heap;
+use crate::heap::test_heap::{heap, heap_in};
 use crate::page::{PageSnapshot, TICK_NS};
-use crate::platform::testing::{Setup, Testing, World};
+use crate::platform::testing::{Setup, Testing};
 use crate::platform::{LockKind, Platform};
-use crate::policy::Policy;
 use crate::verify::check_heap;
 use core::ptr::NonNull;
-use std::boxed::Box;
-use std::sync::Arc;
 use std::vec::Vec;
 
 const MIB: usize = 1 << 20;
 const PAGE: usize = 4096;
-
-fn heap_in(setup: Setup) -> (Arc<World>, Box<Heap<Testing>>) {
-    let world = World::enter_new(setup);
-    let heap = Box::new(Heap::new());
-    let config = HeapConfig {
-        policy: Policy::default(),
-        span_bytes: 256 * MIB,
-    };
-    heap.init(&config).expect("memory for the tables");
-    (world, heap)
-}
 
 fn pages(heap: &Heap<Testing>) -> PageSnapshot {
     let ready = heap.ready_if_built().expect("built");
@@ -70,26 +57,32 @@ fn cached_bytes(heap: &Heap<Testing>) -> usize {
 
 #[test]
 fn a_heap_in_a_small_container_keeps_less_than_one_with_room() {
-    let (_world, roomy) = heap_in(Setup::default());
+    let (_world, roomy) = heap();
     dip_of(&roomy, 40 * MIB);
-    let (_world, tight) = heap_in(Setup {
-        memory_limit: 64 * MIB,
-        ..Setup::default()
-    });
+    let (_world, tight) = heap_in(
+        "flagstone",
+        Setup {
+            memory_limit: 64 * MIB,
+            ..Setup::default()
+        },
+    );
     dip_of(&tight, 40 * MIB);
     assert!(pages(&roomy).total.free_resident_pages * PAGE > 4 * MIB);
     assert!(pages(&tight).total.free_resident_pages * PAGE <= MIB);
-    let (_world, tight) = heap_in(Setup {
-        memory_limit: 64 * MIB,
-        ..Setup::default()
-    });
+    let (_world, tight) = heap_in(
+        "flagstone",
+        Setup {
+            memory_limit: 64 * MIB,
+            ..Setup::default()
+        },
+    );
     peak_of(&tight, 40 * MIB);
     assert!(cached_bytes(&tight) <= 4 * MIB, "{}", cached_bytes(&tight));
 }
 
 #[test]
 fn a_limit_that_falls_takes_back_what_is_kept_and_one_that_rises_lets_keep_again() {
-    let (world, heap) = heap_in(Setup::default());
+    let (world, heap) = heap();
     dip_of(&heap, 40 * MIB);
     let before = pages(&heap).total;
     world.set_memory_limit(64 * MIB);
@@ -109,11 +102,14 @@ fn a_limit_that_falls_takes_back_what_is_kept_and_one_that_rises_lets_keep_again
 
 #[test]
 fn pagesets_hold_no_more_than_their_share_of_a_small_container() {
-    let (_world, heap) = heap_in(Setup {
-        memory_limit: 64 * MIB,
-        cpus: 4,
-        ..Setup::default()
-    });
+    let (_world, heap) = heap_in(
+        "flagstone",
+        Setup {
+            memory_limit: 64 * MIB,
+            cpus: 4,
+            ..Setup::default()
+        },
+    );
     peak_of(&heap, 40 * MIB);
     let ready = heap.ready_if_built().expect("built");
     let node = crate::base::NodeId(0);
@@ -147,10 +143,13 @@ fn kept_huge(heap: &Heap<Testing>) -> usize {
 
 #[test]
 fn huge_blocks_of_a_swing_stay_are_cut_to_what_is_wanted_and_go_once_the_swing_is_over() {
-    let (world, heap) = heap_in(Setup {
-        memory_limit: 8192 * MIB,
-        ..Setup::default()
-    });
+    let (world, heap) = heap_in(
+        "flagstone",
+        Setup {
+            memory_limit: 8192 * MIB,
+            ..Setup::default()
+        },
+    );
     huge_blocks_of(&heap, &[20, 30]);
     assert_eq!(kept_huge(&heap), 0, "a fall is not a swing");
     for _ in 0..3 {
@@ -169,10 +168,13 @@ fn huge_blocks_of_a_swing_stay_are_cut_to_what_is_wanted_and_go_once_the_swing_i
 
 #[test]
 fn random_huge_blocks_keep_every_rule_of_the_table() {
-    let (world, heap) = heap_in(Setup {
-        memory_limit: 8192 * MIB,
-        ..Setup::default()
-    });
+    let (world, heap) = heap_in(
+        "flagstone",
+        Setup {
+            memory_limit: 8192 * MIB,
+            ..Setup::default()
+        },
+    );
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
     let mut below = |most: u64| {
         random ^= random << 13;
@@ -203,7 +205,7 @@ fn random_huge_blocks_keep_every_rule_of_the_table() {
 
 #[test]
 fn a_handler_gets_memory_from_the_system_where_the_thread_below_holds_what_it_needs() {
-    let (_world, heap) = heap_in(Setup::default());
+    let (_world, heap) = heap();
     let ready = heap.ready_if_built().expect("built");
     assert!(!heap.holds_from(LockKind::Heap), "nothing is held yet");
     assert_eq!(

@@ -3,20 +3,37 @@
 use super::*;
 use crate::base::{CpuId, NodeId};
 use crate::page::allocator::tests::{built, small};
-use crate::page::{PageConfig, Retention};
-use crate::platform::testing::{Setup, Testing};
+use crate::page::{PageAllocator, PageConfig, Retention};
+use crate::platform::testing::{Setup, Testing, World};
 use crate::verify::check_pages;
+use std::boxed::Box;
+use std::sync::Arc;
 use std::vec::Vec;
 
 const NODE: NodeId = NodeId(0);
 
-#[test]
-fn the_child_of_a_fork_finds_the_blocks_that_a_giver_had_parked() {
+/// Sixteen MiB of pages, of which nothing goes back by itself.
+fn keeping() -> (Arc<World>, Box<PageAllocator<Testing>>) {
     let config = PageConfig {
         retention: Retention::KEEP_ALL,
         ..small(16 << 20)
     };
-    let (world, pages) = built(Setup::default(), &config);
+    built(Setup::default(), &config)
+}
+
+/// A block freed and parked by a giver, who does not come to the end.
+fn parked(pages: &PageAllocator<Testing>) -> (&Zone<Testing>, Round) {
+    let run = pages.alloc_run(PageCount(16), NODE).expect("room").pfn;
+    // SAFETY: allocated above, freed once.
+    unsafe { pages.free_run(run, PageCount(16)) };
+    let zone = pages.zones().next().expect("a zone");
+    let round = zone.park(pages.memmap(), &|_, _| 0, &mut usize::MAX.clone());
+    (zone, round.expect("blocks"))
+}
+
+#[test]
+fn the_child_of_a_fork_finds_the_blocks_that_a_giver_had_parked() {
+    let (world, pages) = keeping();
     let runs: Vec<_> = (0..20)
         .map(|_| pages.alloc_run(PageCount(16), NODE).expect("room").pfn)
         .collect();
@@ -42,35 +59,19 @@ fn the_child_of_a_fork_finds_the_blocks_that_a_giver_had_parked() {
 
 #[test]
 fn a_giver_that_forks_in_a_signal_handler_goes_on_in_the_child() {
-    let config = PageConfig {
-        retention: Retention::KEEP_ALL,
-        ..small(16 << 20)
-    };
-    let (_world, pages) = built(Setup::default(), &config);
-    let run = pages.alloc_run(PageCount(16), NODE).expect("room").pfn;
-    // SAFETY: allocated above, freed once.
-    unsafe { pages.free_run(run, PageCount(16)) };
-    let zone = pages.zones().next().expect("a zone");
-    let round = zone.park(pages.memmap(), &|_, _| 0, &mut usize::MAX.clone());
+    let (_world, pages) = keeping();
+    let (zone, round) = parked(&pages);
     pages.recover_after_fork();
-    assert!(zone.unpark(pages.memmap(), &round.expect("blocks")));
+    assert!(zone.unpark(pages.memmap(), &round));
     assert_eq!(check_pages(&pages), Ok(()));
 }
 
 #[test]
 fn blocks_that_a_giver_could_not_put_back_are_put_back_by_the_next() {
-    let config = PageConfig {
-        retention: Retention::KEEP_ALL,
-        ..small(16 << 20)
-    };
-    let (_world, pages) = built(Setup::default(), &config);
-    let run = pages.alloc_run(PageCount(16), NODE).expect("room").pfn;
-    // SAFETY: allocated above, freed once.
-    unsafe { pages.free_run(run, PageCount(16)) };
-    let zone = pages.zones().next().expect("a zone");
-    let round = zone.park(pages.memmap(), &|_, _| 0, &mut usize::MAX.clone());
+    let (_world, pages) = keeping();
+    let (zone, round) = parked(&pages);
     zone.raw().acquire_spinning::<Testing>().expect("free");
-    assert!(!zone.unpark(pages.memmap(), &round.expect("blocks")));
+    assert!(!zone.unpark(pages.memmap(), &round));
     zone.raw().release_now();
     assert_eq!(pages.trim(0), 16 * 4096);
     assert_eq!(check_pages(&pages), Ok(()));
@@ -78,11 +79,7 @@ fn blocks_that_a_giver_could_not_put_back_are_put_back_by_the_next() {
 
 #[test]
 fn neighbours_are_given_back_in_one_call() {
-    let config = PageConfig {
-        retention: Retention::KEEP_ALL,
-        ..small(16 << 20)
-    };
-    let (world, pages) = built(Setup::default(), &config);
+    let (world, pages) = keeping();
     let runs: Vec<_> = (0..3)
         .map(|_| pages.alloc_run(PageCount(16), NODE).expect("room").pfn)
         .collect();

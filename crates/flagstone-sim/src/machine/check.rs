@@ -1,9 +1,21 @@
 //! What a profile must be to be run: a shape that exists, figures a clock can be advanced by.
 
+use flagstone_core::policy::OBJECTS_PER_SLAB_MAX;
+
 use super::{MAX_CPUS, MAX_MEMORY_GIB, MAX_NODES, Machine};
 
 /// The largest time a profile may name, in nanoseconds: a second.
 const MAX_NS: f64 = 1e9;
+
+/// Bytes in a page, from and to: in a larger one a slab of 8-byte objects would hold more of them than
+/// a slab counts ([`OBJECTS_PER_SLAB_MAX`]).
+const PAGE_BYTES: (usize, usize) = (512, 128 << 10);
+const _: () = assert!(PAGE_BYTES.1 / 8 <= OBJECTS_PER_SLAB_MAX);
+const _: () = assert!(2 * PAGE_BYTES.1 / 8 > OBJECTS_PER_SLAB_MAX);
+
+/// The longest grace period in milliseconds: a look is four of them at least, and a kernel's is some
+/// ten milliseconds.
+const MAX_GRACE_MS: f64 = 1e3;
 
 impl Machine {
     pub(super) fn check(&self) -> Result<(), String> {
@@ -40,8 +52,11 @@ impl Machine {
                 "nodes must be 1 to {MAX_NODES}, and no more than there are cores"
             ));
         }
-        if flagstone_core::base::PageSize::new(shape.page_size).is_none() {
-            return Err("page_size must be a power of two from 512 bytes up".into());
+        let (least, most) = PAGE_BYTES;
+        if !shape.page_size.is_power_of_two() || !(least..=most).contains(&shape.page_size) {
+            return Err(format!(
+                "page_size must be a power of two from {least} to {most} bytes"
+            ));
         }
         if shape.memory_gib == 0 || shape.memory_gib > MAX_MEMORY_GIB {
             return Err(format!("memory_gib must be 1 to {MAX_MEMORY_GIB}"));
@@ -107,7 +122,7 @@ impl Machine {
             ("locks.watched", locks.watched.unwrap_or(0.0), 0.0..=1e3),
             ("smt.slowdown", self.smt.slowdown, 1.0..=1e2),
             ("smt.spinning", self.smt.spinning.unwrap_or(1.0), 1.0..=1e2),
-            ("rcu.grace_ms", self.rcu.grace_ms, 1e-3..=1e4),
+            ("rcu.grace_ms", self.rcu.grace_ms, 1e-3..=MAX_GRACE_MS),
         ];
         for (name, figure, range) in factors {
             if !range.contains(&figure) {
@@ -153,6 +168,9 @@ mod tests {
             ("sockets", "4000000000"),
             ("nodes", "200"),
             ("page_size", "1000"),
+            ("page_size", "256"),
+            ("page_size", "262144"),
+            ("grace_ms", "2000.0"),
             ("cluster_cores", "0"),
         ] {
             let line = figure(key, value).expect_err(key);

@@ -122,6 +122,14 @@ impl Ask {
         })
     }
 
+    /// The same with seeds counted from `first` instead of 1.
+    pub(super) fn beginning_at(&self, first: u64) -> Self {
+        Self {
+            seed: first + (self.seed - 1),
+            ..self.clone()
+        }
+    }
+
     /// The machine, with the page size asked for.
     pub(super) fn machine(&self) -> Result<Machine, String> {
         let mut machine = Machine::named(self.machine)?;

@@ -37,6 +37,8 @@ struct Row<'a> {
 struct Document<'a> {
     schema: &'static str,
     quick: bool,
+    /// The first of the simulated runs; not to be taken for a row's `seed`, which is a document.
+    first_seed: u64,
     summary: Summary,
     rows: Vec<Row<'a>>,
     extras: &'a [Extra],
@@ -79,6 +81,7 @@ pub(super) fn json(sheet: &Sheet, quick: bool, cost: Cost) -> String {
     let document = Document {
         schema: "flagstone.reproduce/1",
         quick,
+        first_seed: sheet.first_seed,
         summary: sheet.summary(),
         rows: sheet.cells.iter().map(|cell| row(sheet, cell)).collect(),
         extras: &sheet.extras,

@@ -37,6 +37,12 @@ use std::process::ExitCode;
 /// The five documents.
 const SEEDS: [&str; 5] = ["S0", "S1", "S2", "S3", "S4"];
 
+/// The first seed if none is asked for: that of `docs/results.md`.
+const FIRST_SEED: u64 = 1;
+
+/// The last first seed: others follow it.
+const LAST_SEED: u64 = u64::MAX - (1 << 32);
+
 /// Regenerate the published tables, and run the default policy in the same place.
 ///
 /// Each cell shows the published figure, what was got, its error, whether it is inside the
@@ -47,6 +53,7 @@ const SEEDS: [&str; 5] = ["S0", "S1", "S2", "S3", "S4"];
   flagstone reproduce --quick             all five documents in about 45 s of processor time
   flagstone reproduce S2 S3 --json -      two of them as one JSON document
   flagstone reproduce all --html report.html --docs docs/results.md
+  flagstone reproduce S3 --seed 101       the same with other seeds
 
 Exit codes: 0 done, whatever the figures say; 2 a wrong call or a file that cannot be written;
 130 interrupted (Ctrl-C): finished runs are in the cache and the next call goes on from there.")]
@@ -63,6 +70,9 @@ pub struct Args {
     /// Write the results as Markdown to F
     #[arg(long, value_name = "F")]
     docs: Option<PathBuf>,
+    /// First seed: runs that ask for several take it and those after it
+    #[arg(long, default_value_t = FIRST_SEED, value_name = "S")]
+    seed: u64,
     /// Fewer seeds and shorter windows: about 45 s of processor time, figures not steady
     #[arg(long)]
     quick: bool,
@@ -74,9 +84,18 @@ pub struct Args {
 /// Runs the command.
 pub fn run(args: &Args) -> Outcome {
     let seeds = seeds(&args.seeds).map_err(|line| Failure::Usage(format!("reproduce: {line}")))?;
-    for file in [&args.json, &args.html, &args.docs].into_iter().flatten() {
-        outfile::writable("reproduce", file)?;
+    if args.seed == 0 || args.seed > LAST_SEED {
+        return Err(Failure::Usage(format!(
+            "reproduce: --seed {}: give a number from 1 to {LAST_SEED}",
+            args.seed
+        )));
     }
+    let files: Vec<&Path> = [&args.json, &args.html, &args.docs]
+        .into_iter()
+        .flatten()
+        .map(PathBuf::as_path)
+        .collect();
+    outputs(&files)?;
     let effort = if args.quick {
         Effort::Quick
     } else {
@@ -89,8 +108,9 @@ pub fn run(args: &Args) -> Outcome {
     });
     let asks = seeds.iter().flat_map(|seed| asks(seed, effort)).collect();
     let cache = (!args.no_cache).then(runner::cache_folder).flatten();
-    let (runs, cost) = runner::run(asks, cache.as_deref());
+    let (runs, cost) = runner::run(asks, args.seed, cache.as_deref());
     let mut sheet = Sheet::new(&seeds);
+    sheet.first_seed = args.seed;
     for seed in &seeds {
         fill(seed, &mut sheet, &runs, effort);
     }
@@ -123,16 +143,31 @@ pub fn run(args: &Args) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Whether every file can be written, and none of them is asked for twice.
+fn outputs(files: &[&Path]) -> Result<(), Failure> {
+    for (index, file) in files.iter().enumerate() {
+        outfile::writable("reproduce", file)?;
+        if files[..index].contains(file) && *file != Path::new("/dev/null") {
+            return Err(Failure::Usage(format!(
+                "reproduce: {} is asked for twice: give each document a file of its own",
+                file.display()
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// The documents asked for, in order.
 fn seeds(words: &[String]) -> Result<Vec<&'static str>, String> {
-    if words.is_empty() || words.iter().any(|word| word == "all") {
-        return Ok(SEEDS.to_vec());
-    }
-    if let Some(word) = words.iter().find(|word| !SEEDS.contains(&word.as_str())) {
+    let known = |word: &&String| *word == "all" || SEEDS.contains(&word.as_str());
+    if let Some(word) = words.iter().find(|word| !known(word)) {
         return Err(format!(
             "unknown document `{word}`; known: {}, all",
             SEEDS.join(", ")
         ));
+    }
+    if words.is_empty() || words.iter().any(|word| word == "all") {
+        return Ok(SEEDS.to_vec());
     }
     let asked = |seed: &&str| words.iter().any(|word| word == seed);
     Ok(SEEDS.into_iter().filter(asked).collect())
@@ -285,6 +320,10 @@ mod tests {
     fn an_unknown_document_lists_the_known_ones() {
         let line = seeds(&["S7".into()]).unwrap_err();
         assert!(line.contains("S7") && line.contains("S0") && line.contains("all"));
+        assert!(
+            seeds(&["all".into(), "S7".into()]).is_err(),
+            "also beside all"
+        );
         assert_eq!(seeds(&["S3".into(), "S1".into()]).unwrap(), ["S1", "S3"]);
     }
 }

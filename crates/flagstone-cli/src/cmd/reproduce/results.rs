@@ -1,5 +1,6 @@
 //! `docs/results.md`: the sheet as a document that is kept with the code.
 
+use super::FIRST_SEED;
 use super::measured;
 use super::published::Published;
 use super::reasons;
@@ -38,10 +39,14 @@ pub(super) fn markdown(sheet: &Sheet, quick: bool, beside: &Path) -> String {
     let mut text = String::from("# Results: five published trade-offs, regenerated\n\n");
     let _ = writeln!(
         text,
-        "Written by `flagstone reproduce --docs docs/results.md{}`; not by hand. Commit {}, simulated \
+        "Written by `flagstone reproduce --docs docs/results.md{}{}`; not by hand. Commit {}, simulated \
          code {}, on {}. Simulated figures come from the allocator on virtual CPUs in virtual time \
          and do not depend on the host; what was measured here stands under its own title.\n",
         if quick { " --quick" } else { "" },
+        match sheet.first_seed {
+            FIRST_SEED => String::new(),
+            seed => format!(" --seed {seed}"),
+        },
         commit(beside),
         env!("SIMULATED_CODE_DIGEST"),
         host()
@@ -304,7 +309,7 @@ fn commit(beside: &Path) -> String {
 }
 
 /// The host in words: its processor and CPUs.
-fn host() -> String {
+pub(super) fn host() -> String {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = text.lines().find(|line| line.starts_with("model name"));
     let model = model

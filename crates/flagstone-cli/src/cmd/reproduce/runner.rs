@@ -39,8 +39,9 @@ pub(super) struct Cost {
     pub(super) operations: u64,
 }
 
-/// Runs all asks on as many threads as the host has cores (`RAYON_NUM_THREADS` bounds them).
-pub(super) fn run(asks: Vec<Ask>, cache: Option<&Path>) -> (Runs, Cost) {
+/// Runs all asks on as many threads as the host has cores (`RAYON_NUM_THREADS` bounds them). Families
+/// number their seeds from 1: `first` is the one that number stands for.
+pub(super) fn run(asks: Vec<Ask>, first: u64, cache: Option<&Path>) -> (Runs, Cost) {
     let mut seen = HashSet::new();
     let mut asks: Vec<Ask> = asks
         .into_iter()
@@ -56,7 +57,7 @@ pub(super) fn run(asks: Vec<Ask>, cache: Option<&Path>) -> (Runs, Cost) {
             scope.spawn(|| {
                 while let Some(ask) = asks.get(next.fetch_add(1, Ordering::Relaxed)) {
                     bar.set_message(format!("{} {}", ask.workload, ask.policy));
-                    let (answer, fresh) = answer(ask, cache);
+                    let (answer, fresh) = answer(&ask.beginning_at(first), cache);
                     bar.inc(ask.weight());
                     let mut done = done.lock().expect("no run panics while it holds this");
                     if fresh {
@@ -163,7 +164,7 @@ pub(super) fn cache_folder() -> Option<PathBuf> {
 
 /// See [`crate::progress`].
 fn progress(weight: u64) -> ProgressBar {
-    crate::progress::bar(weight, "{bar:30} {percent} %, {elapsed}, {eta} left, {msg}")
+    crate::progress::bar(weight, "{bar:30} {percent} %, {elapsed}, {left}, {msg}")
 }
 
 #[cfg(test)]
@@ -182,17 +183,29 @@ mod tests {
     #[test]
     fn the_same_ask_is_simulated_once_and_then_remembered() {
         let folder = tempfile::tempdir().unwrap();
-        let (first, cost) = run(vec![ask(), ask()], Some(folder.path()));
+        let (first, cost) = run(vec![ask(), ask()], 1, Some(folder.path()));
         assert_eq!((cost.made, cost.kept), (1, 0));
-        let (second, cost) = run(vec![ask()], Some(folder.path()));
+        let (second, cost) = run(vec![ask()], 1, Some(folder.path()));
         assert_eq!((cost.made, cost.kept, cost.operations), (0, 1, 0));
         assert_eq!(first.get(&ask()).unwrap(), second.get(&ask()).unwrap());
     }
 
     #[test]
+    fn other_first_seeds_are_other_runs_in_the_same_places() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut both = vec![ask(), ask()];
+        both[1].seed = 2;
+        let (first, _) = run(both, 1, Some(folder.path()));
+        let (shifted, cost) = run(vec![ask()], 2, Some(folder.path()));
+        assert_eq!((cost.made, cost.kept), (0, 1), "seed 2 was run already");
+        let second = Ask { seed: 2, ..ask() };
+        assert_eq!(shifted.get(&ask()).unwrap(), first.get(&second).unwrap());
+    }
+
+    #[test]
     fn a_kept_answer_to_another_question_is_ignored() {
         let folder = tempfile::tempdir().unwrap();
-        let (runs, _) = run(vec![ask()], None);
+        let (runs, _) = run(vec![ask()], 1, None);
         let name = format!("{:016x}.json", digest(ask().key().unwrap().as_bytes()));
         let figures = runs.get(&ask()).unwrap();
         keep(
@@ -201,14 +214,14 @@ mod tests {
             figures,
             0.0,
         );
-        let (_, cost) = run(vec![ask()], Some(folder.path()));
+        let (_, cost) = run(vec![ask()], 1, Some(folder.path()));
         assert_eq!((cost.made, cost.kept), (1, 0));
     }
 
     #[test]
     fn a_damaged_answer_is_left_out_and_written_anew() {
         let folder = tempfile::tempdir().unwrap();
-        let (first, _) = run(vec![ask()], Some(folder.path()));
+        let (first, _) = run(vec![ask()], 1, Some(folder.path()));
         let key = ask().key().unwrap();
         let file = folder
             .path()
@@ -220,7 +233,7 @@ mod tests {
                     .unwrap_err()
                     .contains("not a kept answer")
             );
-            let (again, cost) = run(vec![ask()], Some(folder.path()));
+            let (again, cost) = run(vec![ask()], 1, Some(folder.path()));
             assert_eq!((cost.made, cost.kept), (1, 0));
             assert_eq!(again.get(&ask()).unwrap(), first.get(&ask()).unwrap());
             assert!(recall(&file, &key).unwrap().is_some());
@@ -230,12 +243,12 @@ mod tests {
     #[test]
     fn two_calls_at_once_share_a_cache_and_get_the_same_figures() {
         let folder = tempfile::tempdir().unwrap();
-        let call = || run(vec![ask()], Some(folder.path())).0;
+        let call = || run(vec![ask()], 1, Some(folder.path())).0;
         let both = std::thread::scope(|scope| {
             [scope.spawn(call), scope.spawn(call)].map(|thread| thread.join().unwrap())
         });
         assert_eq!(both[0].get(&ask()).unwrap(), both[1].get(&ask()).unwrap());
-        assert_eq!(run(vec![ask()], Some(folder.path())).1.kept, 1);
+        assert_eq!(run(vec![ask()], 1, Some(folder.path())).1.kept, 1);
         let ends_well = |entry: std::io::Result<std::fs::DirEntry>| {
             entry
                 .unwrap()
@@ -253,7 +266,7 @@ mod tests {
     fn an_impossible_ask_answers_with_its_reason() {
         let ask = Ask::new("one-alloc-n-free", "xeon-2007-8", 99, Look::ms(8, 8));
         let ask = ask.under("flagstone");
-        let (runs, _) = run(vec![ask.clone()], None);
+        let (runs, _) = run(vec![ask.clone()], 1, None);
         assert!(runs.get(&ask).unwrap_err().contains("99 tasks"));
     }
 }

@@ -221,6 +221,8 @@ pub(super) struct Sheet {
     pub(super) settings: Vec<Setting>,
     /// What was measured on real threads.
     pub(super) measured: measured::Found,
+    /// The seed that simulated runs begin with.
+    pub(super) first_seed: u64,
 }
 
 impl Sheet {
@@ -248,6 +250,7 @@ impl Sheet {
             targets: Vec::new(),
             settings: Vec::new(),
             measured: Err("not asked for".into()),
+            first_seed: super::FIRST_SEED,
         }
     }
 

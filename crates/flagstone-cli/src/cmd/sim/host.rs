@@ -6,7 +6,6 @@ use flagstone_sim::Machine;
 use flagstone_sim::host::validate::{self, Row};
 use flagstone_sim::host::{profile, threads};
 use serde::Serialize;
-use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -40,11 +39,6 @@ fn load() -> f64 {
 
 /// Measures the host and writes its profile to `path`, or to stdout.
 pub(super) fn calibrate(path: Option<&Path>) -> Outcome {
-    let file = path.map(std::fs::File::create).transpose();
-    let file = file.map_err(|error| {
-        let name = path.unwrap_or(Path::new("")).display();
-        Failure::Usage(format!("sim: --calibrate {name}: {error}"))
-    })?;
     let before = load();
     let found = profile::measure().map_err(|line| Failure::Finding(format!("sim: {line}")))?;
     if before > threads::allowed().len() as f64 {
@@ -64,11 +58,11 @@ pub(super) fn calibrate(path: Option<&Path>) -> Outcome {
             );
         }
     }
-    match file {
+    match path {
         None => print!("{}", found.text),
-        Some(mut file) => file
-            .write_all(found.text.as_bytes())
-            .map_err(|error| Failure::Usage(format!("sim: --calibrate: {error}")))?,
+        Some(path) => std::fs::write(path, &found.text).map_err(|error| {
+            Failure::Usage(format!("sim: --calibrate {}: {error}", path.display()))
+        })?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -6,12 +6,13 @@ mod plot;
 mod table;
 
 use crate::exit::{Failure, Outcome as CommandOutcome};
-use flagstone_sim::Placement;
-use flagstone_sim::machine::{self, Machine};
+use crate::outfile;
+use flagstone_sim::machine::Machine;
 use flagstone_sim::report::Row;
 use flagstone_sim::scenario::{NamedPolicy, Outcome, Scenario};
 use flagstone_sim::window::Plan;
-use flagstone_sim::workload::{Params, WORKLOADS, Workload};
+use flagstone_sim::workload::{Params, Workload};
+use flagstone_sim::{Options, Placement, Vm};
 use indicatif::ProgressBar;
 use rayon::prelude::*;
 use std::path::{Path, PathBuf};
@@ -23,6 +24,18 @@ const INTERLEAVE: &str = "interleave";
 
 /// The name that holds simulation against this host instead of running a workload.
 const VALIDATE: &str = "validate";
+
+/// What these names do.
+const INSTEAD: [(&str, &str); 2] = [
+    (
+        INTERLEAVE,
+        "random programs, interleaved at every access, all invariants checked",
+    ),
+    (
+        VALIDATE,
+        "larson, random-mix and one-alloc-n-free on real threads here, and simulated",
+    ),
+];
 
 /// Most rows times seeds of one call: beyond it something was mistyped.
 const RUNS_MAX: u64 = 100_000;
@@ -41,12 +54,17 @@ const RUNS_MAX: u64 = 100_000;
   flagstone sim interleave --seeds 10000    random programs, every access interleaved, checked
   flagstone sim --calibrate here.toml       measure this host: its profile, about 15 s
   flagstone sim validate                    the same programs here and simulated, side by side
-  flagstone sim --list")]
+  flagstone sim --list
+
+Exit status: 0 done; 1 a run failed, a seed of interleave broke an invariant, a row of
+validate is off; 2 a wrong call, a file that cannot be written, a host too small or too
+busy. Rows that did not settle are marked in the table and in JSON (converged, settled),
+and change no status.")]
 pub struct Args {
     /// What to run; `--list` shows all
     #[arg(required_unless_present_any = ["list", "calibrate"])]
     workload: Option<String>,
-    /// List workloads and machines
+    /// List workloads, machines and policies
     #[arg(long)]
     list: bool,
     /// Measure this host and write its profile to F, or to stdout
@@ -107,15 +125,14 @@ struct Request {
 
 /// Runs the command.
 pub fn run(args: &Args) -> CommandOutcome {
+    no_use_of(args).map_err(|line| Failure::Usage(format!("sim: {line}")))?;
     if args.list {
         table::list(args.json);
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(path) = &args.calibrate {
+        outfile::writable("sim", path)?;
         return host::calibrate(Some(path.as_path()).filter(|path| *path != Path::new("-")));
-    }
-    if let Some(name @ (VALIDATE | INTERLEAVE)) = args.workload.as_deref() {
-        no_use_of(name, args).map_err(|line| Failure::Usage(format!("sim: {line}")))?;
     }
     if args.workload.as_deref() == Some(VALIDATE) {
         let profile = args.machine.as_deref().map(machine).transpose();
@@ -128,8 +145,11 @@ pub fn run(args: &Args) -> CommandOutcome {
     }
     let request = check(args).map_err(|line| Failure::Usage(format!("sim: {line}")))?;
     if let Some(path) = args.plot.as_deref() {
-        plot::check(path).map_err(|line| Failure::Usage(format!("sim: {line}")))?;
+        outfile::writable("sim", path)?;
     }
+    // Whether this host has room is known before the first run, and no finding.
+    let room = Vm::try_new(request.machine.clone(), Options::default()).map(drop);
+    room.map_err(|line| Failure::Usage(format!("sim: {line}")))?;
     let started = Instant::now();
     let rows = rows(&request).map_err(|line| Failure::Finding(format!("sim: {line}")))?;
     if args.json {
@@ -143,24 +163,37 @@ pub fn run(args: &Args) -> CommandOutcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Refuses what `name`, which is no workload, would silently ignore.
-fn no_use_of(name: &str, args: &Args) -> Result<(), String> {
-    let seeds = name == INTERLEAVE;
+/// Refuses what a call would silently ignore.
+fn no_use_of(args: &Args) -> Result<(), String> {
+    let word = args.workload.as_deref();
+    let (name, used): (&str, &[&str]) = match word {
+        _ if args.list => ("--list", &["--json"]),
+        _ if args.calibrate.is_some() => ("--calibrate", &[]),
+        Some(VALIDATE) => (VALIDATE, &["--machine", "--quick", "--json"]),
+        Some(INTERLEAVE) => (INTERLEAVE, &["--seed", "--seeds", "--json"]),
+        _ if args.json && args.plot.as_deref() == Some(Path::new("-")) => {
+            return Err("--json prints one document: plot into a file, not with --plot -".into());
+        }
+        _ => return Ok(()),
+    };
     let given = [
-        ("--machine", seeds && args.machine.is_some()),
-        ("--quick", seeds && args.quick),
-        ("--seed", !seeds && args.seed != 1),
-        ("--seeds", !seeds && args.seeds != 1),
+        ("a workload", word.is_some_and(|word| word != name)),
+        ("--machine", args.machine.is_some()),
         ("--policy", !args.policy.is_empty()),
         ("--set", !args.set.is_empty()),
         ("--tasks", !args.tasks.is_empty()),
+        ("--seed", args.seed != 1),
+        ("--seeds", args.seeds != 1),
         ("--size", args.size.is_some()),
         ("--think", args.think.is_some()),
         ("--compact", args.compact),
         ("--spread", args.spread),
+        ("--quick", args.quick),
+        ("--json", args.json),
         ("--plot", args.plot.is_some()),
     ];
-    match given.iter().find(|(_, given)| *given) {
+    let useless = |(option, given): &&(&str, bool)| *given && !used.contains(option);
+    match given.iter().find(useless) {
         Some((option, _)) => Err(format!("{name} has no use for {option}: leave it out")),
         None => Ok(()),
     }
@@ -285,7 +318,12 @@ fn tasks(args: &Args, workload: &Workload, machine: &Machine) -> Result<Vec<u32>
     let cpus = machine.cpus();
     if args.tasks.is_empty() {
         let all = cpus / workload.tasks.step * workload.tasks.step;
-        workload.check_tasks(all, cpus, &machine.name)?;
+        if all < workload.tasks.least {
+            return Err(format!(
+                "{} needs {} CPUs or more, and machine `{}` has {cpus}",
+                workload.name, workload.tasks.least, machine.name
+            ));
+        }
         return Ok(vec![all]);
     }
     let parsed = args.tasks.iter().map(|word| {
@@ -342,10 +380,5 @@ fn rows(request: &Request) -> Result<Vec<Row>, String> {
 
 /// See [`crate::progress`].
 fn progress(runs: u64) -> ProgressBar {
-    crate::progress::bar(runs, "{bar:30} {pos}/{len} runs, {elapsed}, {eta} left")
-}
-
-/// Names for `--list`.
-fn known() -> (&'static [Workload], impl Iterator<Item = &'static str>) {
-    (WORKLOADS, machine::names())
+    crate::progress::bar(runs, "{bar:30} {pos}/{len} runs, {elapsed}, {left}")
 }

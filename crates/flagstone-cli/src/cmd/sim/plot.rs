@@ -14,16 +14,6 @@ const COLOURS: [&str; 6] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9",
 ];
 
-/// Whether `path` can be written, before anything is run.
-pub(super) fn check(path: &Path) -> Result<(), String> {
-    if path.as_os_str() == "-" {
-        return Ok(());
-    }
-    std::fs::File::create(path)
-        .map(drop)
-        .map_err(|error| format!("--plot {}: {error}", path.display()))
-}
-
 pub(super) fn draw(path: &Path, request: &Request, rows: &[Row]) -> Result<(), String> {
     if path.as_os_str() == "-" {
         print!("{}", bars(rows));
@@ -42,17 +32,33 @@ fn bars(rows: &[Row]) -> String {
     let mut out = String::new();
     for row in rows {
         let bar = "█".repeat((row.ops_per_task_per_s / most * 50.0).round() as usize);
+        let doubt = if row.settled.ops { "" } else { UNSETTLED };
         let _ = writeln!(
             out,
-            "{:>5} {:<name$} {bar} {:.0} ops/task/s",
+            "{:>5} {:<name$} {bar} {:.0} ops/task/s{doubt}",
             row.tasks, row.policy, row.ops_per_task_per_s
         );
     }
     out
 }
 
-/// One line of a chart: its name and points.
-type Series = (String, Vec<(f64, f64)>);
+/// What stands beside a figure that did not settle.
+const UNSETTLED: &str = " (did not settle)";
+
+/// One line of a chart: its name, whether its figures settled, and its points.
+struct Series {
+    name: String,
+    settled: bool,
+    points: Vec<(f64, f64)>,
+}
+
+impl Series {
+    /// Its name in the legend.
+    fn title(&self) -> String {
+        let doubt = if self.settled { "" } else { UNSETTLED };
+        format!("{}{doubt}", self.name)
+    }
+}
 
 /// Height of a chart with its title, axis and legend.
 fn height(series: &[Series]) -> f64 {
@@ -61,9 +67,13 @@ fn height(series: &[Series]) -> f64 {
 
 fn svg(request: &Request, rows: &[Row]) -> String {
     let policies = request.policies.iter().map(|policy| {
-        let mine = rows.iter().filter(|row| row.policy == policy.name);
-        let points = mine.map(|row| (f64::from(row.tasks), row.ops_per_task_per_s));
-        (policy.name.clone(), points.collect())
+        let mine = || rows.iter().filter(|row| row.policy == policy.name);
+        let points = mine().map(|row| (f64::from(row.tasks), row.ops_per_task_per_s));
+        Series {
+            name: policy.name.clone(),
+            settled: mine().all(|row| row.settled.ops),
+            points: points.collect(),
+        }
     });
     let throughput: Vec<Series> = policies.collect();
     // One line for each policy: its bytes with the most tasks.
@@ -74,7 +84,11 @@ fn svg(request: &Request, rows: &[Row]) -> String {
             let mib = |bytes: usize| bytes as f64 / f64::from(1 << 20);
             let points = row.bytes_over_time.iter();
             let points = points.map(|(at, bytes)| (*at, mib(*bytes)));
-            (row.policy.clone(), points.collect())
+            Series {
+                name: row.policy.clone(),
+                settled: row.settled.bytes,
+                points: points.collect(),
+            }
         })
         .collect();
     let title = format!(
@@ -122,7 +136,7 @@ fn label(value: f64) -> String {
 }
 
 fn chart(out: &mut String, top: f64, title: &str, series: &[Series]) {
-    let points = || series.iter().flat_map(|(_, points)| points.iter());
+    let points = || series.iter().flat_map(|line| line.points.iter());
     let right = points().map(|point| point.0).fold(1e-9, f64::max);
     let most = points().map(|point| point.1).fold(1e-9, f64::max) * 1.05;
     let at = |x: f64, y: f64| (LEFT + x / right * WIDTH, top + HEIGHT - y / most * HEIGHT);
@@ -153,15 +167,15 @@ fn chart(out: &mut String, top: f64, title: &str, series: &[Series]) {
             label(mark)
         );
     }
-    for (index, (name, points)) in series.iter().enumerate() {
-        line(out, index, points, at);
+    for (index, one) in series.iter().enumerate() {
+        line(out, index, &one.points, at);
         let below = top + HEIGHT + 34.0 + 14.0 * (index / 3) as f64;
         let column = LEFT + 250.0 * (index % 3) as f64;
         let _ = writeln!(
             out,
             "<text x=\"{column}\" y=\"{below}\" fill=\"{}\">{}</text>",
             COLOURS[index % COLOURS.len()],
-            escape(name)
+            escape(&one.title())
         );
     }
 }
@@ -208,6 +222,19 @@ fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_that_did_not_settle_says_so_in_the_legend() {
+        let line = |settled| Series {
+            name: "linux-6.5".into(),
+            settled,
+            points: vec![(1.0, 2.0)],
+        };
+        let mut drawn = String::new();
+        chart(&mut drawn, TOP, "two", &[line(true), line(false)]);
+        assert_eq!(drawn.matches("linux-6.5").count(), 2);
+        assert_eq!(drawn.matches("linux-6.5 (did not settle)").count(), 1);
+    }
 
     #[test]
     fn marks_are_round_and_reach_as_far_as_the_axis() {

@@ -2,9 +2,10 @@
 
 use super::Request;
 use comfy_table::{CellAlignment, Table};
-use flagstone_sim::Machine;
+use flagstone_core::policy::{BASES, MODIFIERS};
+use flagstone_sim::machine::{self, Machine};
 use flagstone_sim::report::Row;
-use flagstone_sim::workload::Kind;
+use flagstone_sim::workload::{Kind, WORKLOADS, Workload};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -50,7 +51,7 @@ pub(super) fn print(request: &Request, rows: &[Row], took: Duration) {
     let mut table = Table::new();
     table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
     let spread = request.seeds.len() > 1;
-    // Heads in two lines: a row of figures then fits a hundred columns.
+    // Heads in two lines: a row of figures then fits ninety columns.
     let mut head = vec!["tasks", "policy", "ops/\ntask/s"];
     if spread {
         head.push("± %");
@@ -63,7 +64,7 @@ pub(super) fn print(request: &Request, rows: &[Row], took: Duration) {
         "free\nns",
         "mean\nMiB",
         "peak\nMiB",
-        "page allocs\n/1000",
+        "page\n/1000",
         "settled",
     ]);
     table.set_header(&head);
@@ -89,10 +90,14 @@ pub(super) fn print(request: &Request, rows: &[Row], took: Duration) {
         ]);
         table.add_row(cells);
     }
-    for column in table.column_iter_mut().enumerate().filter(|(i, _)| *i != 1) {
-        column.1.set_cell_alignment(CellAlignment::Right);
+    for (index, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, 1));
+        if index != 1 {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
     }
     println!("{table}");
+    println!("page/1000: fresh slabs (calls of the page allocator) per thousand operations");
     extras(rows);
     let simulated: u64 = rows.iter().map(|row| row.simulated_ops).sum();
     let speed = simulated as f64 / took.as_secs_f64().max(1e-9) / 1e6;
@@ -175,42 +180,53 @@ struct Known<'a> {
 struct Names<'a> {
     schema: &'static str,
     workloads: Vec<Known<'a>>,
+    /// Names that stand in a workload's place.
+    instead: Vec<Known<'a>>,
     machines: Vec<Known<'a>>,
+    policies: Vec<Known<'a>>,
+    /// What may follow a policy's name, each with a `+` before it.
+    modifiers: Vec<Known<'a>>,
+}
+
+impl Names<'static> {
+    fn all() -> Self {
+        let known = |&(name, about): &(&'static str, &str)| Known {
+            name,
+            about: about.to_owned(),
+        };
+        let workload = |workload: &'static Workload| known(&(workload.name, workload.about));
+        let machine = |name| Known {
+            name,
+            about: Machine::named(name).map_or_else(|line| line, |found| found.about),
+        };
+        Self {
+            schema: "flagstone.sim-names/1",
+            workloads: WORKLOADS.iter().map(workload).collect(),
+            instead: super::INSTEAD.iter().map(known).collect(),
+            machines: machine::names().map(machine).collect(),
+            policies: BASES.iter().map(known).collect(),
+            modifiers: MODIFIERS.iter().map(known).collect(),
+        }
+    }
 }
 
 pub(super) fn list(json: bool) {
-    let (workloads, machines) = super::known();
+    let names = Names::all();
     if json {
-        let names = Names {
-            schema: "flagstone.sim-names/1",
-            workloads: workloads
-                .iter()
-                .map(|workload| Known {
-                    name: workload.name,
-                    about: workload.about.to_owned(),
-                })
-                .collect(),
-            machines: machines
-                .map(|name| Known {
-                    name,
-                    about: Machine::named(name).map_or_else(|line| line, |found| found.about),
-                })
-                .collect(),
-        };
         let text = serde_json::to_string_pretty(&names);
         return println!("{}", text.expect("plain data"));
     }
-    println!("workloads");
-    for workload in workloads {
-        println!("  {:<24} {}", workload.name, workload.about);
-    }
-    println!(
-        "  {:<24} random programs, interleaved at every access, all invariants checked",
-        super::INTERLEAVE
-    );
-    println!("machines");
-    for name in machines {
-        let about = Machine::named(name).map(|machine| machine.about);
-        println!("  {name:<24} {}", about.unwrap_or_default());
+    let parts = [
+        ("workloads", &names.workloads, ""),
+        ("in a workload's place", &names.instead, ""),
+        ("machines", &names.machines, ""),
+        ("policies", &names.policies, ""),
+        ("and after a policy", &names.modifiers, "+"),
+    ];
+    for (title, known, before) in parts {
+        println!("{title}");
+        for Known { name, about } in known {
+            println!("  {:<24} {about}", format!("{before}{name}"));
+        }
     }
 }

@@ -268,7 +268,7 @@ impl Chart {
     pub(super) fn table(&self) -> String {
         let mut table = format!(
             "<div class='wide' role='region' tabindex='0' aria-label='{0}'><table><caption>{0}, {1}\
-             </caption><tr><th></th>",
+             </caption><tr><td></td>",
             escape(&self.title),
             escape(&self.unit)
         );

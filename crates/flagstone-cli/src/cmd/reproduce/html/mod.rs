@@ -7,6 +7,8 @@ mod chart;
 mod charts;
 
 use super::measured;
+use super::reasons;
+use super::results;
 use super::sheet::{Cell, Sheet};
 use super::view;
 use chart::escape;
@@ -48,9 +50,16 @@ pub(super) fn page(sheet: &Sheet, quick: bool) -> String {
     page.push_str(
         "<p>Figures called simulated come from the allocator itself on virtual CPUs in virtual time; \
          what was measured on real threads stands under its own \
-         title. Grey and dashed is published, blue ours in its place, green the \
-         flagstone policy. Accuracies of S2, S4 and of the counters of S3 were chosen with first \
+         title. Dashed lines and grey are published, drawn lines and blue ours in their place, green \
+         the flagstone policy. Accuracies of S2, S4 and of the counters of S3 were chosen with first \
          results in view; cells of one run are not independent of each other.</p>",
+    );
+    let _ = write!(
+        page,
+        "<p class='note'>Written by flagstone reproduce on {}; simulated code {}; first seed {}.</p>",
+        escape(&results::host()),
+        env!("SIMULATED_CODE_DIGEST"),
+        sheet.first_seed
     );
     if quick {
         page.push_str(
@@ -65,7 +74,11 @@ pub(super) fn page(sheet: &Sheet, quick: bool) -> String {
     contents(&mut page, sheet);
     page.push_str("<main>");
     for (seed, title) in present(sheet) {
-        let _ = write!(page, "<section id='{seed}'><h2>{seed}: {title}</h2>");
+        let _ = write!(
+            page,
+            "<section id='{seed}'><h2>{seed}: {title}</h2><p class='note'>{}</p>",
+            escape(&reasons::of(seed, sheet))
+        );
         for figure in charts::of(seed, sheet) {
             page.push_str(&figure);
         }
