@@ -20,6 +20,7 @@ mod cache;
 pub mod chance;
 mod clock;
 pub mod costs;
+mod fiber;
 mod fifo;
 mod hash;
 pub mod host;

@@ -61,6 +61,17 @@ impl Mapping {
         self
     }
 
+    /// Nobody may touch the first `bytes` any more: whole pages of the system.
+    ///
+    /// # Panics
+    /// If the system refuses.
+    pub fn forbid(&self, bytes: usize) {
+        assert!(bytes <= self.bytes, "inside the mapping");
+        // SAFETY: inside our own mapping, as just checked; what is forbidden is no longer handed out.
+        let refused = unsafe { libc::mprotect(self.start.as_ptr().cast(), bytes, libc::PROT_NONE) };
+        assert_eq!(refused, 0, "memory can be forbidden");
+    }
+
     /// Drops the contents of a page-aligned part: it reads as zero afterwards.
     pub fn forget(&self, offset: usize, bytes: usize) {
         assert!(offset + bytes <= self.bytes, "inside the mapping");

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!             core ─► Virtual (world.rs) ─► Vm ─┬─ clock.rs     time: spend, sync, block, park
-//!                                               ├─ schedule.rs  who runs: coroutines, observers
+//!                                               ├─ schedule.rs  who runs, observers; fiber.rs: stacks
 //!                                               ├─ lines.rs     where cache lines are
 //!                                               ├─ locking.rs   locks in virtual time
 //!                                               ├─ arena.rs     memory, budget
@@ -17,18 +17,20 @@ use crate::ahead::Wants;
 use crate::arena::Arena;
 use crate::cache::DataCache;
 use crate::chance::{Chance, Digest};
-use crate::costs::{Costs, MS, Ps};
+use crate::costs::{Costs, MS, Ps, Stretch};
+use crate::fiber::Place;
 use crate::interrupt::Handler;
 use crate::lines::Directory;
 use crate::machine::Machine;
 use crate::rcu::Rcu;
 use crate::ready::Ready;
+use crate::schedule::{Next, Programs};
 use crate::tally::{Tally, Totals};
 use crate::topology::Topology;
 use crate::waiters::Waiters;
+use core::any::Any;
 use core::cell::{Cell, RefCell};
 use core::fmt;
-use corosensei::Yielder;
 use flagstone_core::platform::{Function, LockKind};
 
 /// How virtual CPUs take turns.
@@ -127,28 +129,38 @@ pub(crate) enum State {
     Parked,
 }
 
-/// What is known of a thread of execution. What every turn looks at comes first, on one line.
+/// What is known of a thread of execution. What a turn begins with comes first, on one line of the
+/// host; then what most turns look at, on another; then counters.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Thread {
-    pub(crate) clock: Cell<Ps>,
-    pub(crate) yielder: Cell<*const Yielder<(), ()>>,
-    /// To whom its time belongs, and until when it is booked.
-    pub(crate) booked_to: Cell<Ps>,
+    /// Where its stack was left.
+    pub(crate) place: Cell<Place>,
+    /// What its next turn begins with looking at.
+    pub(crate) wants: Wants,
+    /// The CPU it runs on.
+    pub(crate) cpu: Cell<u32>,
     pub(crate) function: Cell<Function>,
     /// Somebody woke it while it was not asleep.
     pub(crate) woken: Cell<bool>,
-    /// The CPU it runs on.
-    pub(crate) cpu: Cell<u32>,
-    pub(crate) state: Cell<State>,
-    pub(crate) since: Cell<Ps>,
+    /// To whom its time belongs, and until when it is booked.
+    pub(crate) booked_to: Cell<Ps>,
     /// What may come in the middle of an allocation; see interrupt.rs.
     pub(crate) handler: Cell<Option<Handler>>,
     /// Time in them so far.
     pub(crate) interrupted: Cell<Ps>,
+    pub(crate) state: Cell<State>,
+    pub(crate) since: Cell<Ps>,
     pub(crate) tally: Tally,
     pub(crate) held: RefCell<Vec<LockKind>>,
+    /// When it begins, then when it ended.
+    pub(crate) clock: Cell<Ps>,
 }
+
+const _: () = assert!(
+    core::mem::offset_of!(Thread, booked_to) == 64 && core::mem::offset_of!(Thread, tally) == 128,
+    "what a turn begins with lies on one line, and what most look at on the next"
+);
 
 /// A virtual machine.
 #[derive(Debug)]
@@ -169,6 +181,8 @@ pub struct Vm {
     pub(crate) cpu: Cell<u32>,
     pub(crate) now: Cell<Ps>,
     pub(crate) horizon: Cell<Ps>,
+    /// What private work on the running CPU takes beside its siblings' (costs.rs).
+    pub(crate) stretch: Cell<Stretch>,
     pub(crate) observe_at: Cell<Ps>,
     pub(crate) in_task: Cell<bool>,
     /// A program runs in the timed gear: things cost time. Not while booting or observing.
@@ -179,8 +193,13 @@ pub struct Vm {
     /// Time between two steps of upkeep on each CPU.
     pub(crate) upkeep_every: Cell<Ps>,
     pub(crate) threads: Vec<Thread>,
-    /// What each thread's next turn begins with looking at.
-    pub(crate) wants: Vec<Wants>,
+    /// Where the scheduler's own stack was left, and why it is gone on with.
+    pub(crate) scheduler: Cell<Place>,
+    pub(crate) left_for: Cell<Next>,
+    /// What each thread is to begin with, while a run lasts.
+    pub(crate) programs: Cell<*const Programs<'static>>,
+    /// With what a program panicked.
+    pub(crate) panicked: RefCell<Option<Box<dyn Any + Send>>>,
     /// Running threads of each core.
     pub(crate) core_running: Vec<Cell<u8>>,
     /// Those of each core that wait for locks.
@@ -193,8 +212,6 @@ pub struct Vm {
     pub(crate) rcu: RefCell<Rcu>,
     pub(crate) data: RefCell<DataCache>,
     pub(crate) failure: RefCell<Option<Failure>>,
-    /// Whether there is one: asked after every turn.
-    pub(crate) failed: Cell<bool>,
     // Last: the directory and everything above refer to its addresses.
     pub(crate) arena: RefCell<Arena>,
 }
@@ -289,7 +306,8 @@ impl Vm {
             since: Cell::new(0),
             woken: Cell::new(false),
             cpu: Cell::new(index % cpus),
-            yielder: Cell::new(core::ptr::null()),
+            place: Cell::new(0),
+            wants: Wants::default(),
             held: RefCell::new(Vec::new()),
             handler: Cell::new(None),
             interrupted: Cell::new(0),
@@ -304,6 +322,7 @@ impl Vm {
             cpu: Cell::new(0),
             now: Cell::new(0),
             horizon: Cell::new(Ps::MAX),
+            stretch: Cell::new(Stretch::NONE),
             observe_at: Cell::new(Ps::MAX),
             in_task: Cell::new(false),
             timed: Cell::new(false),
@@ -311,7 +330,10 @@ impl Vm {
             preparing: Cell::new(0),
             upkeep_every: Cell::new(1000 * MS),
             threads: threads.collect(),
-            wants: (0..count).map(|_| Wants::default()).collect(),
+            scheduler: Cell::new(0),
+            left_for: Cell::new(Next::Nobody),
+            programs: Cell::new(core::ptr::null()),
+            panicked: RefCell::new(None),
             core_running: vec![Cell::new(0); topology.cores() as usize],
             core_spinning: vec![Cell::new(0); topology.cores() as usize],
             ready: RefCell::new(match options.gear {
@@ -324,7 +346,6 @@ impl Vm {
             rcu: RefCell::new(Rcu::new(cpus, grace, machine.rcu.batch)),
             data: RefCell::new(data),
             failure: RefCell::new(None),
-            failed: Cell::new(false),
             arena: RefCell::new(arena),
             machine,
             topology,
@@ -454,9 +475,8 @@ impl Vm {
             panic!("{failure}");
         }
         self.failure.borrow_mut().get_or_insert(failure);
-        self.failed.set(true);
         loop {
-            self.suspend();
+            self.leave_for(Next::Failed);
         }
     }
 }
