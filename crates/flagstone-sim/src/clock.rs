@@ -8,7 +8,8 @@ use crate::ahead::fetch;
 use crate::costs::{Ps, US};
 use crate::rcu::Deferred;
 use crate::tally::bump;
-use crate::vm::{State, Thread, Vm};
+use crate::thread::{State, Thread};
+use crate::vm::Vm;
 use core::cell::Cell;
 use flagstone_core::platform::Function;
 

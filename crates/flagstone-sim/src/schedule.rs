@@ -8,11 +8,12 @@
 //!   the observer's time has come, when nobody is runnable, and when something is wrong
 //! ```
 
-use crate::ahead::fetch;
 use crate::costs::Ps;
 use crate::fiber::{Place, begin, switch};
+use crate::options::{Failure, Gear};
 use crate::stack::Shifted;
-use crate::vm::{Failure, Gear, State, Thread, Vm, current};
+use crate::thread::State;
+use crate::vm::{Vm, current};
 use core::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -49,19 +50,6 @@ extern "C" fn live() -> ! {
         vm.leave_for(Next::Failed);
     }
     vm.end()
-}
-
-impl Thread {
-    /// Asks for what its next turn begins with.
-    #[inline]
-    fn fetch(&self) {
-        self.wants.fetch(self.place.get());
-        let lines = core::ptr::from_ref(self) as usize;
-        // The line of what most turns look at, and two of counters.
-        for line in [64, 128, 192] {
-            fetch(lines + line);
-        }
-    }
 }
 
 impl Vm {
@@ -174,7 +162,7 @@ impl Vm {
         self.horizon.set(at.min(self.observe_at.get()));
         self.see_siblings();
         self.threads[next as usize].fetch();
-        fetch(core::ptr::from_ref(&self.threads[second as usize]) as usize);
+        self.threads[second as usize].fetch_first();
         Next::Turn(thread.place.get())
     }
 
