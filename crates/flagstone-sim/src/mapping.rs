@@ -40,11 +40,22 @@ impl Mapping {
     /// Asks for large pages: for tables that are read at random and filled densely.
     #[must_use]
     pub fn dense(self) -> Self {
-        // SAFETY: advice about our own mapping, whole; it never changes what the memory holds.
-        unsafe {
-            libc::madvise(self.start.as_ptr().cast(), self.bytes, libc::MADV_HUGEPAGE);
-        }
+        self.dense_part(0, self.bytes);
         self
+    }
+
+    /// As [`Mapping::dense`], for a page-aligned part.
+    pub fn dense_part(&self, offset: usize, bytes: usize) {
+        assert!(offset + bytes <= self.bytes, "inside the mapping");
+        // SAFETY: advice about our own mapping, inside it as just checked; it never changes what the
+        // memory holds.
+        unsafe {
+            libc::madvise(
+                self.start.as_ptr().add(offset).cast(),
+                bytes,
+                libc::MADV_HUGEPAGE,
+            );
+        }
     }
 
     /// Asks for small pages: for tables of which little is used here and there.

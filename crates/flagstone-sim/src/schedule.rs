@@ -271,3 +271,31 @@ impl Vm {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::Machine;
+    use crate::options::Options;
+
+    #[test]
+    fn a_program_that_panics_ends_the_run_with_its_panic_and_others_never_go_on() {
+        let vm = Vm::new(Machine::named("x86-16").unwrap(), Options::default());
+        let went_on = Cell::new(false);
+        let patient: Program<'_> = Box::new(|vm: &Vm| {
+            vm.sleep_until(2_000_000);
+            went_on.set(true);
+        });
+        let hasty: Program<'_> = Box::new(|vm: &Vm| {
+            vm.sleep_until(1_000_000);
+            panic!("a program's own mistake");
+        });
+        let late: Program<'_> = Box::new(|_: &Vm| went_on.set(true));
+        vm.threads[2].clock.set(3_000_000);
+        let programs = vec![(0, patient), (1, hasty), (2, late)];
+        let run = || vm.run(programs, Ps::MAX, |_| None);
+        let panic = catch_unwind(AssertUnwindSafe(run)).expect_err("it panicked");
+        assert_eq!(panic.downcast_ref(), Some(&"a program's own mistake"));
+        assert!(!went_on.get());
+    }
+}
