@@ -170,8 +170,11 @@ impl Vm {
     /// returns when its turn has come.
     #[inline]
     pub(crate) fn give_way(&self) {
+        let me = self.current.get();
         let from = self.thread().place.as_ptr();
         let to = match self.next() {
+            // Still the first of all: it never left, and what is noted is where it was before.
+            Next::Turn(_) if self.current.get() == me => return,
             Next::Turn(place) => place,
             other => {
                 self.left_for.set(other);
@@ -277,6 +280,15 @@ mod tests {
     use super::*;
     use crate::machine::Machine;
     use crate::options::Options;
+
+    #[test]
+    fn a_thread_that_is_still_the_first_of_all_goes_on_where_it_is() {
+        let vm = Vm::new(Machine::named("x86-16").unwrap(), Options::default());
+        let program: Program<'_> =
+            Box::new(|vm: &Vm| (1..100).for_each(|ns| vm.sleep_until(ns * 1000)));
+        vm.run(vec![(0, program)], Ps::MAX, |_| None).unwrap();
+        assert_eq!(vm.latest(), 99_000);
+    }
 
     #[test]
     fn a_program_that_panics_ends_the_run_with_its_panic_and_others_never_go_on() {
