@@ -21,10 +21,8 @@ pub(crate) fn fetch(address: usize) {
 /// What a thread's next turn begins with looking at: addresses, or anything. Fetched while the
 /// thread before it runs.
 #[derive(Debug, Default)]
-#[repr(align(64))]
+#[repr(C)]
 pub(crate) struct Wants {
-    /// About where its stack ends.
-    stack: Cell<usize>,
     /// A shared line and its entry in the directory.
     shared: Cell<[usize; 2]>,
     /// Entries of the objects it may use next.
@@ -32,12 +30,6 @@ pub(crate) struct Wants {
 }
 
 impl Wants {
-    /// Its stack ends about here.
-    #[inline]
-    pub(crate) fn set_stack(&self, address: usize) {
-        self.stack.set(address);
-    }
-
     /// It waits for its turn to look at a shared line.
     #[inline]
     pub(crate) fn set_shared(&self, line: usize, entry: usize) {
@@ -52,12 +44,11 @@ impl Wants {
         self.objects.set([second, third, fourth, entry]);
     }
 
-    /// Asks for all of it.
+    /// Asks for all of it, and for the end of the thread's stack.
     #[inline]
-    pub(crate) fn fetch(&self) {
+    pub(crate) fn fetch(&self, stack: usize) {
         /// Frames that a thread returns through before it does anything else, about.
         const FRAMES: usize = 448;
-        let stack = self.stack.get();
         for line in (0..FRAMES).step_by(64) {
             fetch(stack.wrapping_add(line));
         }

@@ -99,6 +99,19 @@ impl Arena {
         Some(unsafe { self.mapping.start().add(offset) })
     }
 
+    /// Asks for large pages for what is in use before `end`, in whole pages; not on a small machine,
+    /// whose tables are small.
+    pub fn dense_before(&self, end: usize) {
+        /// Machines of tests are smaller, those of published rows larger.
+        const SMALL: usize = 8 << 30;
+        if self.bytes < SMALL {
+            return;
+        }
+        let offset = self.base - self.mapping.start().as_ptr() as usize;
+        let bytes = end.saturating_sub(self.base).min(self.bytes);
+        self.mapping.dense_part(offset, bytes);
+    }
+
     /// Makes pages usable; `false`, and nothing changed, when that would exceed the budget.
     pub fn commit(&mut self, start: usize, bytes: usize) -> bool {
         let range = self.pages(start, bytes);

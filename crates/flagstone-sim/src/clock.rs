@@ -8,7 +8,8 @@ use crate::ahead::fetch;
 use crate::costs::{Ps, US};
 use crate::rcu::Deferred;
 use crate::tally::bump;
-use crate::vm::{State, Vm};
+use crate::thread::{State, Thread};
+use crate::vm::Vm;
 use core::cell::Cell;
 use flagstone_core::platform::Function;
 
@@ -26,10 +27,16 @@ impl Vm {
     /// What private work of `ps` takes beside what the core's other threads are doing now.
     #[inline]
     fn beside_siblings(&self, ps: Ps) -> Ps {
+        self.stretch.get().of(ps)
+    }
+
+    /// Looks at what the core's other threads are doing: they do nothing else until the next turn.
+    #[inline]
+    pub(crate) fn see_siblings(&self) {
         let core = self.topology.core_of(self.cpu.get());
         let running = self.core_running[core].get();
         let spinning = self.core_spinning[core].get();
-        self.costs.stretched(ps, running, spinning)
+        self.stretch.set(self.costs.stretch(running, spinning));
     }
 
     /// What a line at hand or a locked instruction of `ps` takes.
@@ -59,7 +66,7 @@ impl Vm {
         if !self.timed.get() {
             return function;
         }
-        let thread = &self.threads[self.current.get() as usize];
+        let thread = self.thread();
         let now = self.now.get();
         let before = thread.function.replace(function);
         let since = thread.booked_to.replace(now);
@@ -88,8 +95,14 @@ impl Vm {
     #[inline(never)]
     fn switch_for(&self, address: usize) {
         let entry = self.lines.borrow().place_of(address);
-        self.wants[self.current.get() as usize].set_shared(address, entry);
+        self.thread().wants.set_shared(address, entry);
         self.switch();
+    }
+
+    /// The running thread.
+    #[inline]
+    pub(crate) fn thread(&self) -> &Thread {
+        &self.threads[self.current.get() as usize]
     }
 
     /// A scheduling point of the interleaved gear: perhaps somebody else, perhaps elsewhere.
@@ -113,8 +126,9 @@ impl Vm {
         left.set(left.get() - 1);
         let joined = &self.core_running[self.topology.core_of(cpu)];
         joined.set(joined.get() + 1);
-        self.threads[self.current.get() as usize].cpu.set(cpu);
+        self.thread().cpu.set(cpu);
         self.cpu.set(cpu);
+        self.see_siblings();
     }
 
     /// Gives way and comes back when it is this CPU's turn.
@@ -127,7 +141,7 @@ impl Vm {
         self.ready
             .borrow_mut()
             .insert(self.current.get(), self.now.get());
-        self.suspend();
+        self.give_way();
     }
 
     /// Leaves the CPU without being runnable: somebody else makes it runnable again. Private work
@@ -142,7 +156,7 @@ impl Vm {
         if let Some(spinning) = spinning {
             count(spinning, true);
         }
-        self.suspend();
+        self.give_way();
         if let Some(spinning) = spinning {
             count(spinning, false);
         }
@@ -150,6 +164,7 @@ impl Vm {
             &self.core_running[self.topology.core_of(self.cpu.get())],
             true,
         );
+        self.see_siblings();
     }
 
     /// Makes a blocked thread runnable at `at` (its own clock if that is later).
@@ -161,18 +176,6 @@ impl Vm {
         ready.insert(thread, at);
         self.horizon
             .set(ready.earliest().min(self.observe_at.get()));
-    }
-
-    /// Back to the scheduler; returns when it resumes this thread.
-    pub(crate) fn suspend(&self) {
-        let me = self.current.get() as usize;
-        let thread = &self.threads[me];
-        let mark = 0u8;
-        self.wants[me].set_stack(&raw const mark as usize);
-        let yielder = thread.yielder.get();
-        assert!(!yielder.is_null(), "only programs give way");
-        // SAFETY: the yielder lives on this thread's own stack, below the frame we are in.
-        unsafe { (*yielder).suspend(()) };
     }
 
     /// Sleeps until somebody calls [`Vm::unpark`] (or already has), or the run ends.
@@ -251,7 +254,7 @@ impl Vm {
     pub(crate) fn expect_next(&self, object: *const u8) {
         let entry = self.lines.borrow().shadow_at(object as usize);
         fetch(entry);
-        self.wants[self.current.get() as usize].add_object(entry);
+        self.thread().wants.add_object(entry);
     }
 
     /// The program uses `bytes` of data in the page at `page`, through the data cache.

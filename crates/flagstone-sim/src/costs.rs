@@ -63,6 +63,22 @@ pub struct Costs {
     at_hand: bool,
 }
 
+/// How much longer private work takes than alone on a core, in units of 1/1024.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stretch(u64);
+
+impl Stretch {
+    /// Alone.
+    pub const NONE: Self = Self(UNIT);
+
+    /// What work of `ps` takes.
+    #[inline]
+    #[must_use]
+    pub fn of(self, ps: Ps) -> Ps {
+        ps * self.0 / UNIT
+    }
+}
+
 fn ps(ns: f64) -> Ps {
     (ns * NS as f64).round().max(0.0) as Ps
 }
@@ -200,16 +216,16 @@ impl Costs {
         self.watched != 0 || self.watched_each != 0
     }
 
-    /// Private work of `ps` while `running` threads of the core run (this one included) and
+    /// What stretches private work while `running` threads of the core run (the worker included) and
     /// `spinning` others spin on locks.
     #[inline]
     #[must_use]
-    pub fn stretched(&self, ps: Ps, running: u8, spinning: u8) -> Ps {
+    pub fn stretch(&self, running: u8, spinning: u8) -> Stretch {
         if running <= 1 && (spinning == 0 || self.spinning == 0) {
-            ps
+            Stretch::NONE
         } else {
             let crowd = self.spinning * u64::from(spinning);
-            ps * (self.stretch[usize::from(running.min(8))] + crowd) / UNIT
+            Stretch(self.stretch[usize::from(running.min(8))] + crowd)
         }
     }
 
@@ -251,10 +267,10 @@ mod tests {
         machine.smt.slowdown = 1.75;
         machine.smt.spinning = Some(1.125);
         let spr = Costs::new(&machine);
-        assert_eq!(spr.stretched(1000, 1, 0), 1000);
-        assert_eq!(spr.stretched(1000, 2, 0), 1750);
-        assert_eq!(spr.stretched(1000, 1, 1), 1125);
+        assert_eq!(spr.stretch(1, 0).of(1000), 1000);
+        assert_eq!(spr.stretch(2, 0).of(1000), 1750);
+        assert_eq!(spr.stretch(1, 1).of(1000), 1125);
         machine.smt.spinning = None;
-        assert_eq!(Costs::new(&machine).stretched(1000, 1, 1), 1000);
+        assert_eq!(Costs::new(&machine).stretch(1, 1).of(1000), 1000);
     }
 }

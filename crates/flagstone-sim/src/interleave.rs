@@ -21,10 +21,11 @@
 
 use crate::chance::Chance;
 use crate::machine::Machine;
+use crate::options::{Failure, Faults, Gear, Options};
 use crate::scenario::NamedPolicy;
 use crate::schedule::Program;
 use crate::subject::Subject;
-use crate::vm::{Failure, Faults, Gear, Options, Vm};
+use crate::vm::Vm;
 use core::cell::{Cell, RefCell};
 use core::ptr::NonNull;
 use flagstone_core::base::{CacheId, Order, Pfn};

@@ -12,8 +12,10 @@
 
 use crate::costs::Ps;
 use crate::machine::Queueing;
+use crate::options::Gear;
 use crate::tally::{bump, lock_index};
-use crate::vm::{Gear, State, Vm};
+use crate::thread::State;
+use crate::vm::Vm;
 use crate::world::Virtual;
 use flagstone_core::platform::{LockKind, Platform, RawLock, Reentered};
 

@@ -40,11 +40,22 @@ impl Mapping {
     /// Asks for large pages: for tables that are read at random and filled densely.
     #[must_use]
     pub fn dense(self) -> Self {
-        // SAFETY: advice about our own mapping, whole; it never changes what the memory holds.
-        unsafe {
-            libc::madvise(self.start.as_ptr().cast(), self.bytes, libc::MADV_HUGEPAGE);
-        }
+        self.dense_part(0, self.bytes);
         self
+    }
+
+    /// As [`Mapping::dense`], for a page-aligned part.
+    pub fn dense_part(&self, offset: usize, bytes: usize) {
+        assert!(offset + bytes <= self.bytes, "inside the mapping");
+        // SAFETY: advice about our own mapping, inside it as just checked; it never changes what the
+        // memory holds.
+        unsafe {
+            libc::madvise(
+                self.start.as_ptr().add(offset).cast(),
+                bytes,
+                libc::MADV_HUGEPAGE,
+            );
+        }
     }
 
     /// Asks for small pages: for tables of which little is used here and there.
@@ -59,6 +70,17 @@ impl Mapping {
             );
         }
         self
+    }
+
+    /// Nobody may touch the first `bytes` any more: whole pages of the system.
+    ///
+    /// # Panics
+    /// If the system refuses.
+    pub fn forbid(&self, bytes: usize) {
+        assert!(bytes <= self.bytes, "inside the mapping");
+        // SAFETY: inside our own mapping, as just checked; what is forbidden is no longer handed out.
+        let refused = unsafe { libc::mprotect(self.start.as_ptr().cast(), bytes, libc::PROT_NONE) };
+        assert_eq!(refused, 0, "memory can be forbidden");
     }
 
     /// Drops the contents of a page-aligned part: it reads as zero afterwards.

@@ -42,6 +42,8 @@ pub struct Ready {
     waiting: u32,
     /// The earliest turn of all, and whether it is in the ring.
     first: (Ps, u32, bool),
+    /// Who probably comes after it: a hint.
+    second: u32,
 }
 
 #[derive(Debug)]
@@ -96,6 +98,7 @@ impl Ready {
             sequence: 0,
             waiting: 0,
             first: (NEVER, 0, false),
+            second: 0,
         }
     }
 
@@ -146,9 +149,10 @@ impl Ready {
     fn find(&mut self) -> (Ps, u32, bool) {
         let (time, cpu) = (self.tree.times[1], self.tree.whose[1]);
         let far = (time, cpu, false);
-        let Some(soon) = self.ring.first() else {
+        let Some((soon, second)) = self.ring.first() else {
             return far;
         };
+        self.second = second;
         let (at, arrived) = self.turn[soon as usize % CPUS];
         if time < at || time == at && self.turn[cpu as usize % CPUS].1 < arrived {
             return far;
@@ -162,6 +166,13 @@ impl Ready {
     pub fn first(&self) -> Option<(u32, Ps)> {
         let (time, cpu, _) = self.first;
         (time != NEVER).then_some((cpu, time))
+    }
+
+    /// Who probably comes after the first: good enough to fetch something for it.
+    #[inline]
+    #[must_use]
+    pub fn second(&self) -> u32 {
+        self.second
     }
 
     /// The time of the earliest; `Ps::MAX` when there is none.
@@ -232,8 +243,9 @@ impl Ring {
         self.count -= 1;
     }
 
+    /// The first of all, and who comes after it as far as that is seen at once.
     #[inline]
-    fn first(&self) -> Option<u32> {
+    fn first(&self) -> Option<(u32, u32)> {
         if self.count == 0 {
             return None;
         }
@@ -252,7 +264,16 @@ impl Ring {
             bits = self.filled[word];
         }
         let span = word * 64 + bits.trailing_zeros() as usize;
-        Some(u32::from(self.head[span % SPANS]))
+        let first = self.head[span % SPANS];
+        // The next span of the word; beyond it, the same one once more.
+        let others = bits & (bits - 1);
+        let beside = if others == 0 { bits } else { others };
+        let span = word * 64 + beside.trailing_zeros() as usize;
+        let second = match self.next[first as usize % CPUS] {
+            NOBODY => self.head[span % SPANS],
+            next => next,
+        };
+        Some((u32::from(first), u32::from(second)))
     }
 }
 

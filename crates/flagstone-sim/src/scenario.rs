@@ -8,9 +8,10 @@
 
 use crate::costs::Ps;
 use crate::machine::Machine;
+use crate::options::Options;
 use crate::subject::Subject;
 use crate::tally::Totals;
-use crate::vm::{Options, Vm};
+use crate::vm::Vm;
 use crate::watch::Watch;
 use crate::window::{Plan, Settled, run_steady};
 use crate::workload::{Env, Kind, Params, Workload};

@@ -17,6 +17,12 @@ use flagstone_core::platform::Platform;
 use flagstone_core::policy::{Engine, Policy};
 use flagstone_core::slab::{Cache, CacheRequest, Slabs};
 
+/// Bytes at the start of the pages in which the core's own tables lie, the slots of hundreds of CPUs
+/// among them. What is known of pages lies before them. All CPUs look at both at random, and in small
+/// pages they alone would fill the host's tables of addresses; the pages themselves are too many and
+/// too thinly used.
+const OWN_BYTES: usize = 4 << 20;
+
 /// The core on a virtual machine.
 pub struct Subject {
     slabs: Box<MaybeUninit<Slabs<Virtual>>>,
@@ -48,6 +54,11 @@ impl Subject {
         // SAFETY: the box is writable, aligned, ours alone, and its contents never move.
         unsafe { Slabs::init(slabs.as_mut_ptr(), &config, policy) }
             .map_err(|_| String::from("the simulated machine has no memory for the allocator"))?;
+        // SAFETY: initialised above.
+        let data = unsafe { slabs.assume_init_ref() }.pages().base();
+        vm.arena
+            .borrow()
+            .dense_before(data.as_ptr() as usize + OWN_BYTES);
         Ok(Self {
             slabs,
             page_bytes: vm.machine.topology.page_size,

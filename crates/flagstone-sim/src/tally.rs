@@ -30,8 +30,9 @@ pub const fn lock_index(kind: LockKind) -> usize {
     kind as usize
 }
 
-/// One virtual CPU's counters.
+/// One virtual CPU's counters. Those of every operation lie on one line of the host.
 #[derive(Debug, Default)]
+#[repr(C, align(64))]
 pub struct Tally {
     /// Operations of the workload.
     pub ops: Cell<u64>,
@@ -43,18 +44,18 @@ pub struct Tally {
     pub frees: Cell<u64>,
     /// Picoseconds in frees.
     pub free_ps: Cell<u64>,
-    /// Picoseconds waiting for locks, by kind.
-    pub lock_wait: [Cell<u64>; LOCK_KINDS],
-    /// Locks taken, by kind.
-    pub lock_taken: [Cell<u64>; LOCK_KINDS],
-    /// Of these, taken only after waiting.
-    pub lock_waited: [Cell<u64>; LOCK_KINDS],
-    /// Picoseconds asleep.
-    pub idle_ps: Cell<u64>,
-    /// Fresh slabs set up.
-    pub slabs: Cell<u64>,
     /// Line transfers of shared lines that were not at hand.
     pub misses: Cell<u64>,
+    /// Fresh slabs set up.
+    pub slabs: Cell<u64>,
+    /// Picoseconds asleep.
+    pub idle_ps: Cell<u64>,
+    /// Locks taken, by kind.
+    pub lock_taken: [Cell<u64>; LOCK_KINDS],
+    /// Picoseconds waiting for locks, by kind.
+    pub lock_wait: [Cell<u64>; LOCK_KINDS],
+    /// Of these, taken only after waiting.
+    pub lock_waited: [Cell<u64>; LOCK_KINDS],
     /// Picoseconds in each function of the engine, waiting for locks apart.
     pub function_ps: [Cell<u64>; FUNCTIONS],
 }

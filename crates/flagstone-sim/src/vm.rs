@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!             core ─► Virtual (world.rs) ─► Vm ─┬─ clock.rs     time: spend, sync, block, park
-//!                                               ├─ schedule.rs  who runs: coroutines, observers
+//!                                               ├─ schedule.rs  who runs, observers; fiber.rs: stacks
 //!                                               ├─ lines.rs     where cache lines are
 //!                                               ├─ locking.rs   locks in virtual time
 //!                                               ├─ arena.rs     memory, budget
@@ -13,142 +13,23 @@
 //! reaches its machine through a thread-local, which [`Vm::boot`] and [`Vm::run`] set. Shared
 //! state is in cells: no borrow is ever held while another virtual CPU may run.
 
-use crate::ahead::Wants;
 use crate::arena::Arena;
 use crate::cache::DataCache;
 use crate::chance::{Chance, Digest};
-use crate::costs::{Costs, MS, Ps};
-use crate::interrupt::Handler;
+use crate::costs::{Costs, MS, Ps, Stretch};
+use crate::fiber::Place;
 use crate::lines::Directory;
 use crate::machine::Machine;
+use crate::options::{Failure, Gear, Options};
 use crate::rcu::Rcu;
 use crate::ready::Ready;
+use crate::schedule::{Next, Programs};
 use crate::tally::{Tally, Totals};
+use crate::thread::Thread;
 use crate::topology::Topology;
 use crate::waiters::Waiters;
+use core::any::Any;
 use core::cell::{Cell, RefCell};
-use core::fmt;
-use corosensei::Yielder;
-use flagstone_core::platform::{Function, LockKind};
-
-/// How virtual CPUs take turns.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Gear {
-    /// In the order of virtual time, with costs: for speed and policy.
-    #[default]
-    Timed,
-    /// At random at every shared access, with injected faults: for races.
-    Interleaved,
-}
-
-/// Faults to inject, each as a chance in 1024.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Faults {
-    /// A slot step is preceded by a restart: another CPU runs, perhaps the caller migrates.
-    pub restart: u32,
-    /// A request for memory is refused.
-    pub refuse: u32,
-    /// A scheduling point lets somebody else run (interleaved gear only).
-    pub switch: u32,
-    /// A scheduling point moves the caller to another CPU (interleaved gear only).
-    pub migrate: u32,
-    /// A planted bug: slot steps can be interrupted in the middle. Only to see that checks find it.
-    pub torn_slots: bool,
-}
-
-/// What a machine is started with, apart from its profile.
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// Seed of everything random.
-    pub seed: u64,
-    /// How CPUs take turns.
-    pub gear: Gear,
-    /// Faults to inject.
-    pub faults: Faults,
-    /// Address space of the arena in bytes; zero: what the profile's memory needs.
-    pub arena_bytes: usize,
-    /// Memory that may be in use at a time in bytes; zero: what the profile says.
-    pub budget_bytes: usize,
-    /// Threads of execution; zero: one for each CPU. More threads than CPUs only in the
-    /// interleaved gear, where threads migrate.
-    pub threads: u32,
-    /// Nearly all memory is whole pages whose lines nobody looks at one by one: a hint that saves
-    /// the host memory.
-    pub mostly_pages: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            seed: 1,
-            gear: Gear::Timed,
-            faults: Faults::default(),
-            arena_bytes: 0,
-            budget_bytes: 0,
-            threads: 0,
-            mostly_pages: false,
-        }
-    }
-}
-
-/// A run that ended because something was wrong.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Failure {
-    /// What is wrong, in one line.
-    pub what: String,
-    /// The seed that shows it.
-    pub seed: u64,
-    /// When, in nanoseconds of virtual time.
-    pub at_ns: u64,
-    /// On which thread of execution.
-    pub thread: u32,
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} (virtual thread {}, {} ns, seed {})",
-            self.what, self.thread, self.at_ns, self.seed
-        )
-    }
-}
-
-/// What a thread of execution is doing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum State {
-    /// Not started, or finished.
-    Absent,
-    /// Running, or waiting for its turn.
-    Runnable,
-    /// In the queue of the lock at this address.
-    Waiting(usize),
-    /// Asleep until somebody wakes it.
-    Parked,
-}
-
-/// What is known of a thread of execution. What every turn looks at comes first, on one line.
-#[derive(Debug)]
-#[repr(C, align(64))]
-pub(crate) struct Thread {
-    pub(crate) clock: Cell<Ps>,
-    pub(crate) yielder: Cell<*const Yielder<(), ()>>,
-    /// To whom its time belongs, and until when it is booked.
-    pub(crate) booked_to: Cell<Ps>,
-    pub(crate) function: Cell<Function>,
-    /// Somebody woke it while it was not asleep.
-    pub(crate) woken: Cell<bool>,
-    /// The CPU it runs on.
-    pub(crate) cpu: Cell<u32>,
-    pub(crate) state: Cell<State>,
-    pub(crate) since: Cell<Ps>,
-    /// What may come in the middle of an allocation; see interrupt.rs.
-    pub(crate) handler: Cell<Option<Handler>>,
-    /// Time in them so far.
-    pub(crate) interrupted: Cell<Ps>,
-    pub(crate) tally: Tally,
-    pub(crate) held: RefCell<Vec<LockKind>>,
-}
 
 /// A virtual machine.
 #[derive(Debug)]
@@ -169,6 +50,8 @@ pub struct Vm {
     pub(crate) cpu: Cell<u32>,
     pub(crate) now: Cell<Ps>,
     pub(crate) horizon: Cell<Ps>,
+    /// What private work on the running CPU takes beside its siblings' (costs.rs).
+    pub(crate) stretch: Cell<Stretch>,
     pub(crate) observe_at: Cell<Ps>,
     pub(crate) in_task: Cell<bool>,
     /// A program runs in the timed gear: things cost time. Not while booting or observing.
@@ -179,8 +62,13 @@ pub struct Vm {
     /// Time between two steps of upkeep on each CPU.
     pub(crate) upkeep_every: Cell<Ps>,
     pub(crate) threads: Vec<Thread>,
-    /// What each thread's next turn begins with looking at.
-    pub(crate) wants: Vec<Wants>,
+    /// Where the scheduler's own stack was left, and why it is gone on with.
+    pub(crate) scheduler: Cell<Place>,
+    pub(crate) left_for: Cell<Next>,
+    /// What each thread is to begin with, while a run lasts.
+    pub(crate) programs: Cell<*const Programs<'static>>,
+    /// With what a program panicked.
+    pub(crate) panicked: RefCell<Option<Box<dyn Any + Send>>>,
     /// Running threads of each core.
     pub(crate) core_running: Vec<Cell<u8>>,
     /// Those of each core that wait for locks.
@@ -193,8 +81,6 @@ pub struct Vm {
     pub(crate) rcu: RefCell<Rcu>,
     pub(crate) data: RefCell<DataCache>,
     pub(crate) failure: RefCell<Option<Failure>>,
-    /// Whether there is one: asked after every turn.
-    pub(crate) failed: Cell<bool>,
     // Last: the directory and everything above refer to its addresses.
     pub(crate) arena: RefCell<Arena>,
 }
@@ -283,20 +169,7 @@ impl Vm {
             lines = lines.sparse();
         }
         let grace = (machine.rcu.grace_ms * MS as f64) as Ps;
-        let threads = (0..count).map(|index| Thread {
-            clock: Cell::new(0),
-            state: Cell::new(State::Absent),
-            since: Cell::new(0),
-            woken: Cell::new(false),
-            cpu: Cell::new(index % cpus),
-            yielder: Cell::new(core::ptr::null()),
-            held: RefCell::new(Vec::new()),
-            handler: Cell::new(None),
-            interrupted: Cell::new(0),
-            tally: Tally::default(),
-            function: Cell::new(Function::Rest),
-            booked_to: Cell::new(0),
-        });
+        let threads = (0..count).map(|index| Thread::new(index % cpus));
         Ok(Self {
             chance: Chance::new(options.seed).fork(0),
             digest: Digest::default(),
@@ -304,6 +177,7 @@ impl Vm {
             cpu: Cell::new(0),
             now: Cell::new(0),
             horizon: Cell::new(Ps::MAX),
+            stretch: Cell::new(Stretch::NONE),
             observe_at: Cell::new(Ps::MAX),
             in_task: Cell::new(false),
             timed: Cell::new(false),
@@ -311,7 +185,10 @@ impl Vm {
             preparing: Cell::new(0),
             upkeep_every: Cell::new(1000 * MS),
             threads: threads.collect(),
-            wants: (0..count).map(|_| Wants::default()).collect(),
+            scheduler: Cell::new(0),
+            left_for: Cell::new(Next::Nobody),
+            programs: Cell::new(core::ptr::null()),
+            panicked: RefCell::new(None),
             core_running: vec![Cell::new(0); topology.cores() as usize],
             core_spinning: vec![Cell::new(0); topology.cores() as usize],
             ready: RefCell::new(match options.gear {
@@ -324,7 +201,6 @@ impl Vm {
             rcu: RefCell::new(Rcu::new(cpus, grace, machine.rcu.batch)),
             data: RefCell::new(data),
             failure: RefCell::new(None),
-            failed: Cell::new(false),
             arena: RefCell::new(arena),
             machine,
             topology,
@@ -454,9 +330,8 @@ impl Vm {
             panic!("{failure}");
         }
         self.failure.borrow_mut().get_or_insert(failure);
-        self.failed.set(true);
         loop {
-            self.suspend();
+            self.leave_for(Next::Failed);
         }
     }
 }

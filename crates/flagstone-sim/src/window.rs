@@ -21,8 +21,9 @@
 //! left) when the warm-up should be over: then from the look at which the last of them has begun.
 
 use crate::costs::{MS, Ps};
+use crate::options::Failure;
 use crate::tally::Totals;
-use crate::vm::{Failure, Vm};
+use crate::vm::Vm;
 use crate::watch::Watch;
 use crate::{Program, subject::Subject};
 use serde::{Deserialize, Serialize};
