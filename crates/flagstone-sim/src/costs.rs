@@ -43,6 +43,7 @@ pub struct Costs {
     /// A data line that missed the last-level cache.
     pub data_line: Ps,
     fast: Ps,
+    fast_free: Ps,
     slow: Ps,
     object: Ps,
     slab: Ps,
@@ -118,6 +119,7 @@ impl Costs {
             wake: ps(work.wake),
             data_line: ps(machine.cache.line_ns),
             fast: ps(work.fast),
+            fast_free: ps(work.fast_free.unwrap_or(work.fast)),
             slow: ps(work.slow),
             object: ps(work.object),
             slab: ps(work.slab),
@@ -143,6 +145,7 @@ impl Costs {
     pub fn work(&self, work: Work) -> Ps {
         match work {
             Work::Fast => self.fast,
+            Work::FastFree => self.fast_free,
             Work::Slow => self.slow,
             Work::Objects(n) => self.object * u64::from(n),
             Work::NewSlab(pages) => self.slab + self.slab_page * u64::from(pages),

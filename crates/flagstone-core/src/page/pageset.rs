@@ -238,7 +238,7 @@ impl<P: Platform> Zone<P> {
         };
         let page = map.descriptor(pfn);
         P::touch(Line::Page, (&raw const *page).cast(), Access::Write);
-        P::work(Work::Fast);
+        P::work(Work::FastFree);
         page.set_kind(PageKind::Pageset);
         page.set_order(order);
         page.flags.store(0, Relaxed);

@@ -46,8 +46,10 @@ pub enum Access {
 /// Private work, in units a machine profile prices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Work {
-    /// One fast-path allocation or free: the instructions around the slot operation.
+    /// One fast-path allocation: the instructions around the slot operation.
     Fast,
+    /// One fast-path free: the same.
+    FastFree,
     /// Entering a slow path: spilled registers, cold code.
     Slow,
     /// Handling this many objects one by one (copying pointers, following links).

@@ -47,7 +47,7 @@ impl<P: Platform> Slabs<P> {
             // SAFETY: obligation 1.
             return unsafe { self.free_of(cache, object) };
         }
-        P::work(Work::Fast);
+        P::work(Work::FastFree);
         // SAFETY: as in `alloc`; obligation 1.
         if !unsafe { P::push(self.area(), Slot::main(cache.id().index()), object) } {
             // SAFETY: obligation 1.

@@ -251,7 +251,7 @@ impl<P: Platform> Slabs<P> {
     /// 1. `object` is of this cache and given up by its owner.
     #[inline]
     pub(crate) unsafe fn free_2007(&self, cache: &Cache, object: NonNull<u8>) {
-        P::work(Work::Fast);
+        P::work(Work::FastFree);
         let here = self.cpu_slab_here(cache);
         if let Ok(_section) = here.enter_fast::<P>()
             && self.push_private(cache, here, object)

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   threads    CPUs this process may use, pinning, undisturbed time
+//!   pace       how fast a CPU is just now
 //!   ground     the core on the Linux world; a task's stage on it
 //!   probe      what single steps cost: lines, atomics, faults, wake-ups        ─┐
 //!   pair       all that two CPUs do to each other's lines                       │
@@ -15,6 +16,7 @@
 //! while. What a hypervisor takes cannot be seen from inside and is in them.
 
 pub mod ground;
+mod pace;
 mod pair;
 pub mod probe;
 pub mod profile;

@@ -23,8 +23,8 @@ pub struct Pair {
     pub lock_ns: f64,
 }
 
-/// Rounds of idle work between two steps of a CPU: none, and what an allocator's fast paths take.
-const PAUSES: [u32; 3] = [0, 16, 40];
+/// Links of idle work between two steps of a CPU: none, and what an allocator's fast paths take.
+const PAUSES: [u32; 3] = [0, 4, 12];
 
 impl Pair {
     /// Measures CPUs `a` and `b`; the two loops in which both are in each other's way take `budget`

@@ -3,8 +3,10 @@
 //! Each probe is a loop over one step; a figure is the lower quartile of undisturbed stretches
 //! (threads.rs). Probes between CPUs need two of them and answer `None` otherwise.
 
+use super::pace;
 use super::threads::{
-    Meeting, Stretch, Watch, lower_quartile, median, on_each, quoted, time, together_by_task,
+    Meeting, Paced, Stretch, Watch, lower_quartile, median, on_each, quoted, time, time_at_pace,
+    together_by_task,
 };
 use core::hint::black_box;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -39,17 +41,16 @@ pub fn own_line() -> f64 {
     })
 }
 
-/// A locked instruction on a line that is here, beyond the access, in ns.
+/// A locked instruction on a line that is here, the access included.
 #[must_use]
-pub fn atomic(own_line_ns: f64) -> f64 {
+pub fn atomic() -> Paced {
     const STEPS: u64 = 100_000;
     let word = Padded(AtomicU64::new(0));
-    let whole = time(STEPS, BUDGET, || {
+    time_at_pace(STEPS, BUDGET, || {
         for _ in 0..STEPS {
             black_box(&word).0.fetch_add(1, Ordering::AcqRel);
         }
-    });
-    (whole - own_line_ns).max(0.1)
+    })
 }
 
 /// A line nobody has, when each load waits for the last, and when eight are under way at once.
@@ -238,7 +239,8 @@ fn at_once(a: usize, b: usize, budget: Duration, step: impl Fn() + Sync) -> f64 
 
 /// What two CPUs did for `budget`, in stretches.
 fn both(a: usize, b: usize, budget: Duration, step: &(impl Fn() + Sync)) -> Vec<Vec<Stretch>> {
-    const ROUND: u64 = 2_000;
+    // Long beside the look at the pace, during which the other CPU is alone.
+    const ROUND: u64 = 10_000;
     let start = Meeting::of(2);
     let stop = AtomicBool::new(false);
     let origin = Instant::now();
@@ -257,20 +259,11 @@ fn both(a: usize, b: usize, budget: Duration, step: &(impl Fn() + Sync)) -> Vec<
     })
 }
 
-/// Rounds of work on nothing but a register.
-#[inline]
-fn idle(rounds: u32) {
-    let mut value = 1u64;
-    for _ in 0..rounds {
-        value = black_box(value.wrapping_mul(3));
-    }
-}
-
 /// Nanoseconds of so many rounds of idle work.
 #[must_use]
 pub fn pause(rounds: u32) -> f64 {
     const MANY: u32 = 20_000;
-    let round = time(u64::from(MANY), BUDGET / 8, || idle(MANY));
+    let round = time(u64::from(MANY), BUDGET / 8, || pace::idle(1, MANY));
     round * f64::from(rounds)
 }
 
@@ -280,7 +273,7 @@ pub fn pause(rounds: u32) -> f64 {
 pub fn contended_atomic(a: usize, b: usize, rounds: u32, budget: Duration) -> f64 {
     let word = Padded(AtomicU64::new(0));
     at_once(a, b, budget, || {
-        idle(rounds);
+        pace::idle(1, rounds);
         word.0.fetch_add(1, Ordering::AcqRel);
     })
 }
@@ -366,7 +359,7 @@ pub fn pages() -> (f64, f64) {
     }
     // SAFETY: the whole mapping, not used again.
     unsafe { libc::munmap(at, bytes) };
-    (quoted(&faults), quoted(&advices))
+    (quoted(&faults).ns, quoted(&advices).ns)
 }
 
 /// The fence that stops another CPU's critical section, in ns; `None` where there is none.

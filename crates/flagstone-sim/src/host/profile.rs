@@ -117,7 +117,8 @@ fn measure_here(found: &Found) -> Result<Calibration, String> {
     );
     topology(&mut page, found);
     let own = probe::own_line();
-    let atomic = probe::atomic(own);
+    let locked = probe::atomic();
+    let atomic = (locked.ns - own).max(0.1);
     let (dram, line) = probe::memory();
     let (fault, advise) = probe::pages();
     let transfer = |distance| found.pair(distance).map(|(a, b)| probe::transfer(a, b));
@@ -205,6 +206,11 @@ fn measure_here(found: &Found) -> Result<Calibration, String> {
 
     page.section("work_ns");
     let at_work = page.0.len();
+    page.figure(
+        "pace",
+        locked.pace,
+        "a step of the pace loop, which the figures of a CPU's own work are brought to",
+    );
     page.figure("page", fault, "first write to each page of a fresh mapping");
     page.figure(
         "seize",
@@ -322,6 +328,7 @@ fn solved_lines(
     for (name, price) in [
         ("slot", Price::Slot),
         ("fast", Price::Fast),
+        ("fast_free", Price::FastFree),
         ("slow", Price::Slow),
         ("object", Price::Object),
         ("slab", Price::Slab),

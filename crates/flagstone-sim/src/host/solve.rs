@@ -29,6 +29,8 @@ pub enum Price {
     Slot,
     /// `work_ns.fast`
     Fast,
+    /// `work_ns.fast_free`
+    FastFree,
     /// `work_ns.slow`
     Slow,
     /// `work_ns.object`
@@ -46,10 +48,11 @@ pub enum Price {
 }
 
 /// All of them, with their usual values in ns.
-pub const PRICES: [(Price, f64); 10] = [
+pub const PRICES: [(Price, f64); 11] = [
     (Price::Own, 0.5),
     (Price::Slot, 1.0),
     (Price::Fast, 1.5),
+    (Price::FastFree, 1.5),
     (Price::Slow, 10.0),
     (Price::Object, 1.0),
     (Price::Slab, 100.0),
@@ -66,6 +69,7 @@ impl Price {
             Self::Own => &mut machine.latency_ns.l1,
             Self::Slot => &mut machine.work_ns.slot,
             Self::Fast => &mut machine.work_ns.fast,
+            Self::FastFree => machine.work_ns.fast_free.get_or_insert(0.0),
             Self::Slow => &mut machine.work_ns.slow,
             Self::Object => &mut machine.work_ns.object,
             Self::Slab => &mut machine.work_ns.slab,
@@ -77,11 +81,35 @@ impl Price {
     }
 }
 
+/// The part of a loop's turn that an equation is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Part {
+    /// All of it.
+    Whole,
+    /// Taking the objects.
+    Taking,
+    /// Giving them back.
+    Giving,
+}
+
+impl Part {
+    /// Of a figure of the taking and one of the giving.
+    fn of(self, [taking, giving]: [f64; 2]) -> f64 {
+        match self {
+            Self::Whole => taking + giving,
+            Self::Taking => taking,
+            Self::Giving => giving,
+        }
+    }
+}
+
 /// One loop: what it pays, what it took, what the prices found make of it.
 #[derive(Clone, Debug)]
 pub struct Equation {
     /// The loop.
     pub row: Row,
+    /// The part of its turns.
+    pub part: Part,
     /// Times each price is paid.
     pub paid: [f64; PRICES.len()],
     /// Nanoseconds that fixed figures cost.
@@ -125,38 +153,56 @@ fn free_of_charge(machine: &Machine) -> Machine {
         *figure = 0.0;
     }
     work.pageset = Some(0.0);
+    work.fast_free = Some(0.0);
     free
 }
 
-/// Runs every loop in both worlds. `machine` gives the figures that are not solved for.
+/// Runs every loop in both worlds. `machine` gives the figures that are not solved for, and the
+/// pace at which all of them are to be.
 ///
 /// # Errors
 /// One line, when the system grants no memory.
 pub fn equations(machine: &Machine, budget: Duration) -> Result<Vec<Equation>, String> {
-    /// High enough that rounding to picoseconds does not show.
-    const UNIT_NS: f64 = 1000.0;
-    let span = machine.topology.memory_gib << 30;
-    let mut fixed = free_of_charge(machine);
-    fixed.latency_ns.atomic = machine.latency_ns.atomic;
     let rows = steps::rows();
     let each = budget / rows.len() as u32;
-    let equations = rows.into_iter().map(|row| {
-        let mut paid = [0.0; PRICES.len()];
-        for (price, _) in PRICES {
-            let mut priced = free_of_charge(machine);
-            *price.of(&mut priced) = UNIT_NS;
-            paid[price as usize] = steps::simulated(&priced, row) / UNIT_NS;
-        }
-        // A core of its own, as on the virtual CPU: caches learn from what they have seen.
-        let ground = Ground::new(&NamedPolicy::parse(row.policy)?.policy, span)?;
-        Ok(Equation {
-            row,
-            paid,
-            fixed: steps::simulated(&fixed, row),
-            measured: steps::measured(&ground, row.step, each),
-        })
+    let mut equations = Vec::new();
+    for row in rows {
+        equations.extend(equations_of(machine, row, each)?);
+    }
+    Ok(equations)
+}
+
+/// Those of one loop.
+fn equations_of(machine: &Machine, row: Row, budget: Duration) -> Result<Vec<Equation>, String> {
+    /// High enough that rounding to picoseconds does not show.
+    const UNIT_NS: f64 = 1000.0;
+    let paid = PRICES.map(|(price, _)| {
+        let mut priced = free_of_charge(machine);
+        *price.of(&mut priced) = UNIT_NS;
+        steps::simulated(&priced, row).map(|ns| ns / UNIT_NS)
     });
-    equations.collect()
+    let mut fixed = free_of_charge(machine);
+    fixed.latency_ns.atomic = machine.latency_ns.atomic;
+    let fixed = steps::simulated(&fixed, row);
+    // A core of its own, as on the virtual CPU: caches learn from what they have seen.
+    let span = machine.topology.memory_gib << 30;
+    let ground = Ground::new(&NamedPolicy::parse(row.policy)?.policy, span)?;
+    let (found, taking) = steps::measured(&ground, row.step, budget);
+    let whole = found.at(machine.work_ns.pace.unwrap_or(found.pace));
+    let measured = [whole * taking, whole * (1.0 - taking)];
+    let parts: &[Part] = if row.step.is_halved() {
+        &[Part::Taking, Part::Giving]
+    } else {
+        &[Part::Whole]
+    };
+    let equation = |part: &Part| Equation {
+        row,
+        part: *part,
+        paid: paid.map(|paid| part.of(paid)),
+        fixed: part.of(fixed),
+        measured: part.of(measured),
+    };
+    Ok(parts.iter().map(equation).collect())
 }
 
 /// The prices that fit best; `own_line_most` bounds the price of a line that is here by the
@@ -202,6 +248,7 @@ mod tests {
                 policy: "flagstone",
                 step: Step::Stack { size: 64, count: 1 },
             },
+            part: Part::Whole,
             paid: row,
             fixed: 0.0,
             measured,
@@ -232,9 +279,34 @@ mod tests {
         let row = steps::rows()[0];
         let mut priced = free_of_charge(&machine);
         *Price::Fast.of(&mut priced) = 10.0;
-        let ten = steps::simulated(&priced, row);
+        let ten = Part::Whole.of(steps::simulated(&priced, row));
         *Price::Fast.of(&mut priced) = 30.0;
-        let thirty = steps::simulated(&priced, row);
+        let thirty = Part::Whole.of(steps::simulated(&priced, row));
         assert!(ten > 0.0 && (thirty / ten - 3.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn halves_of_a_loop_price_taking_and_giving_apart() {
+        let machine = Machine::named("this-machine").unwrap();
+        let row = steps::rows().into_iter().find(|row| row.step.is_halved());
+        let row = row.unwrap();
+        let paid = |price: Price| {
+            let mut priced = free_of_charge(&machine);
+            *price.of(&mut priced) = 1000.0;
+            steps::simulated(&priced, row).map(|ns| ns / 1000.0)
+        };
+        let [taking, giving] = paid(Price::Fast);
+        assert!(taking >= 1.0 && giving < 0.5, "{taking} {giving}");
+        let [taking, giving] = paid(Price::FastFree);
+        assert!(taking < 0.5 && giving >= 1.0, "{taking} {giving}");
+        let found = solve(
+            &[
+                equation(&[(Price::Fast, 1.0), (Price::Slot, 1.0)], 3.0),
+                equation(&[(Price::FastFree, 1.0), (Price::Slot, 1.0)], 7.0),
+            ],
+            1.0,
+        );
+        let [fast, free] = [Price::Fast, Price::FastFree].map(|price| found[price as usize]);
+        assert!((free - fast - 4.0).abs() < 0.3, "{fast} {free}");
     }
 }

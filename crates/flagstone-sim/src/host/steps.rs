@@ -7,10 +7,11 @@
 //!   measured ns of a turn  =  Σ  times paid · price
 //! ```
 //!
-//! and solve.rs finds the prices.
+//! and solve.rs finds the prices. Where a turn is long, its takings and its givings are timed apart,
+//! and each half gives an equation: the sum alone does not say which of the two is dear.
 
 use super::ground::{Ground, Hall, Really};
-use super::threads::time;
+use super::threads::{Paced, Watch, median, quoted};
 use crate::costs::NS;
 use crate::machine::Machine;
 use crate::options::Options;
@@ -25,7 +26,7 @@ use crate::world::Virtual;
 use core::cell::{Cell, RefCell};
 use flagstone_core::base::{CacheId, Order};
 use flagstone_core::platform::{Access, Line, LockKind, Platform, RawLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A loop.
 #[derive(Clone, Copy, Debug)]
@@ -101,13 +102,24 @@ pub fn rows() -> Vec<Row> {
 /// Turns of a loop that are not measured: they bring memory and sheaves up.
 const WARM: usize = 4;
 
-/// One turn of `step`.
-fn turn<S: Stage>(stage: &S, cache: CacheId, step: Step, held: &mut Vec<core::ptr::NonNull<u8>>) {
+/// Objects of a turn from which on its halves are timed apart: two looks at the clock, 50 ns, are
+/// then less than a hundredth of either.
+const APART: usize = 500;
+
+/// One turn of `step`; `half` is called when everything is taken.
+fn turn<S: Stage>(
+    stage: &S,
+    cache: CacheId,
+    step: Step,
+    held: &mut Vec<core::ptr::NonNull<u8>>,
+    half: impl FnOnce(),
+) {
     match step {
         Step::Stack { count, .. } | Step::Scattered { count, .. } => {
             for _ in 0..count {
                 held.push(stage.alloc(cache));
             }
+            half();
             let stride = if matches!(step, Step::Stack { .. }) {
                 1
             } else {
@@ -125,6 +137,7 @@ fn turn<S: Stage>(stage: &S, cache: CacheId, step: Step, held: &mut Vec<core::pt
         Step::Pages { order, count } => {
             let order = Order::new(order).expect("a small order");
             let blocks: Vec<_> = (0..count).map(|_| stage.alloc_pages(order)).collect();
+            half();
             for block in blocks.into_iter().rev() {
                 // SAFETY: taken above with this order.
                 unsafe { stage.free_pages(block, order) };
@@ -142,6 +155,11 @@ impl Step {
         }
     }
 
+    /// Whether its halves are timed apart.
+    pub(super) fn is_halved(self) -> bool {
+        self.count() >= APART
+    }
+
     /// Objects or blocks of a turn.
     fn count(self) -> usize {
         match self {
@@ -152,31 +170,51 @@ impl Step {
     }
 }
 
-/// Nanoseconds on this host of taking and giving back one object.
+/// Nanoseconds on this host of taking and giving back one object, and the part of them that the
+/// taking is.
 #[must_use]
-pub fn measured(ground: &Ground, step: Step, budget: Duration) -> f64 {
+pub fn measured(ground: &Ground, step: Step, budget: Duration) -> (Paced, f64) {
     let hall = Hall::new(1);
     let stage = Really::new(ground, ground, &hall, 0, u64::MAX);
     let cache = ground.class(step.size());
     let mut held = Vec::with_capacity(step.count());
     for _ in 0..WARM {
-        turn(&stage, cache, step, &mut held);
+        turn(&stage, cache, step, &mut held, || ());
     }
     let turns = (20_000 / step.count()).max(1);
     let operations = (turns * step.count()) as u64;
-    time(operations, budget, || {
+    let origin = Instant::now();
+    let mut watch = Watch::start(origin);
+    let (mut stretches, mut parts) = (Vec::new(), Vec::new());
+    while stretches.len() < 5 || origin.elapsed() < budget {
+        let (mut taking, mut both) = (Duration::ZERO, Duration::ZERO);
         for _ in 0..turns {
-            turn(&stage, cache, step, &mut held);
+            if step.is_halved() {
+                let (start, taken) = (Instant::now(), Cell::new(Duration::ZERO));
+                let half = || taken.set(start.elapsed());
+                turn(&stage, cache, step, &mut held, half);
+                both += start.elapsed();
+                taking += taken.get();
+            } else {
+                turn(&stage, cache, step, &mut held, || ());
+            }
         }
-    })
+        let stretch = watch.cut(operations);
+        if stretch.is_undisturbed() && step.is_halved() {
+            parts.push(taking.as_secs_f64() / both.as_secs_f64());
+        }
+        stretches.push(stretch);
+    }
+    let part = if parts.is_empty() { 0.5 } else { median(parts) };
+    (quoted(&stretches), part)
 }
 
-/// The same on one CPU of a virtual machine.
+/// Nanoseconds of taking an object, and of giving it back, on one CPU of a virtual machine.
 ///
 /// # Panics
 /// If the core fails on the virtual machine.
 #[must_use]
-pub fn simulated(machine: &Machine, row: Row) -> f64 {
+pub fn simulated(machine: &Machine, row: Row) -> [f64; 2] {
     let policy = NamedPolicy::parse(row.policy).expect("a built-in policy");
     let vm = Vm::new(machine.clone(), Options::default());
     let subject = vm
@@ -193,7 +231,7 @@ pub fn simulated(machine: &Machine, row: Row) -> f64 {
         details: &details,
     };
     let common = Common::bare();
-    let span = Cell::new(0.0);
+    let spans = Cell::new([0.0; 2]);
     let turns = (4_000 / row.step.count()).max(4);
     let program: Program<'_> = Box::new(|vm: &Vm| {
         let stage = Virtually {
@@ -206,17 +244,21 @@ pub fn simulated(machine: &Machine, row: Row) -> f64 {
         };
         let mut held = Vec::new();
         for _ in 0..WARM {
-            turn(&stage, cache, row.step, &mut held);
+            turn(&stage, cache, row.step, &mut held, || ());
         }
-        let start = stage.now_ns();
         for _ in 0..turns {
-            turn(&stage, cache, row.step, &mut held);
+            let (start, half) = (stage.now_ns(), Cell::new(0.0));
+            turn(&stage, cache, row.step, &mut held, || {
+                half.set(stage.now_ns());
+            });
+            let [taking, giving] = spans.get();
+            let end = stage.now_ns();
+            spans.set([taking + half.get() - start, giving + end - half.get()]);
         }
-        span.set(stage.now_ns() - start);
     });
     vm.run(vec![(cpus[0], program)], u64::MAX, |_| None)
         .expect("a plain loop runs to its end");
-    span.get() / (turns * row.step.count()) as f64
+    spans.get().map(|ns| ns / (turns * row.step.count()) as f64)
 }
 
 /// Nanoseconds of one turn by either of two virtual CPUs that do nothing but `turn`.

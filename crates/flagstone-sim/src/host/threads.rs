@@ -2,13 +2,18 @@
 //!
 //! A stretch of work is *undisturbed* when wall time and the thread's CPU time agree. Of many
 //! stretches the lower quartile of the undisturbed ones is quoted: interrupts and neighbours only
-//! ever add.
+//! ever add. Between stretches is a look at the CPU's pace; quoted are those at the best pace that a
+//! tenth of them had, together with it.
 
+use super::pace;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// How much longer than its CPU time an undisturbed stretch may take.
 const SLACK: f64 = 1.03;
+
+/// How much slower than the best pace of a tenth of all a stretch may be to be quoted.
+const BAND: f64 = 1.08;
 
 /// The CPUs this process may use, ascending; at least one.
 #[must_use]
@@ -81,12 +86,16 @@ pub fn cpu_time() -> Duration {
 /// A stretch of work: when it began and ended, what CPU time it had, what it did.
 #[derive(Clone, Copy, Debug)]
 pub struct Stretch {
-    /// Start, from a common origin.
+    /// Start of the look at the pace before it, from a common origin.
     pub from: Duration,
-    /// End.
+    /// End of the look after it.
     pub to: Duration,
-    /// CPU time inside.
+    /// CPU time between the two.
     pub cpu: Duration,
+    /// Wall time of the work alone.
+    pub work: Duration,
+    /// What the looks before and after it took for a step, in ns.
+    pub pace: f64,
     /// Operations done.
     pub operations: u64,
 }
@@ -95,17 +104,14 @@ impl Stretch {
     /// Nobody else ran on its CPU.
     #[must_use]
     pub fn is_undisturbed(&self) -> bool {
-        self.wall().as_secs_f64() <= self.cpu.as_secs_f64() * SLACK
-    }
-
-    fn wall(&self) -> Duration {
-        self.to.saturating_sub(self.from)
+        let wall = self.to.saturating_sub(self.from);
+        wall.as_secs_f64() <= self.cpu.as_secs_f64() * SLACK
     }
 
     /// Wall nanoseconds of one operation.
     #[must_use]
     pub fn ns(&self) -> f64 {
-        self.wall().as_secs_f64() * 1e9 / self.operations.max(1) as f64
+        self.work.as_secs_f64() * 1e9 / self.operations.max(1) as f64
     }
 }
 
@@ -113,31 +119,43 @@ impl Stretch {
 #[derive(Debug)]
 pub struct Watch {
     origin: Instant,
+    /// When the last look began, with the CPU time until then, and what it showed.
     from: Duration,
     cpu: Duration,
+    pace: f64,
+    /// When the work began.
+    since: Duration,
 }
 
 impl Watch {
     /// Starts now; times count from `origin`.
     #[must_use]
     pub fn start(origin: Instant) -> Self {
+        let (cpu, from) = (cpu_time(), origin.elapsed());
         Self {
             origin,
-            cpu: cpu_time(),
-            from: origin.elapsed(),
+            from,
+            cpu,
+            pace: pace::look(),
+            since: origin.elapsed(),
         }
     }
 
     /// Ends a stretch in which `operations` were done, and begins the next.
     pub fn cut(&mut self, operations: u64) -> Stretch {
-        let (to, cpu) = (self.origin.elapsed(), cpu_time());
+        let (end, cpu) = (self.origin.elapsed(), cpu_time());
+        let pace = pace::look();
+        let (to, cpu_after) = (self.origin.elapsed(), cpu_time());
         let stretch = Stretch {
             from: self.from,
             to,
-            cpu: cpu.saturating_sub(self.cpu),
+            cpu: cpu_after.saturating_sub(self.cpu),
+            work: end.saturating_sub(self.since),
+            pace: f64::midpoint(self.pace, pace),
             operations,
         };
-        (self.from, self.cpu) = (to, cpu);
+        (self.from, self.cpu, self.pace) = (end, cpu, pace);
+        self.since = self.origin.elapsed();
         stretch
     }
 }
@@ -158,7 +176,12 @@ pub fn median(mut values: Vec<f64>) -> f64 {
 
 /// Nanoseconds of one operation: `body` does `operations` of them each time it is called; it is
 /// called until `budget` is over, at least five times.
-pub fn time(operations: u64, budget: Duration, mut body: impl FnMut()) -> f64 {
+pub fn time(operations: u64, budget: Duration, body: impl FnMut()) -> f64 {
+    time_at_pace(operations, budget, body).ns
+}
+
+/// The same with the CPU's pace meanwhile.
+pub fn time_at_pace(operations: u64, budget: Duration, mut body: impl FnMut()) -> Paced {
     let origin = Instant::now();
     body();
     let mut stretches = Vec::new();
@@ -170,26 +193,53 @@ pub fn time(operations: u64, budget: Duration, mut body: impl FnMut()) -> f64 {
     quoted(&stretches)
 }
 
-/// The figure quoted of many stretches: the lower quartile of the undisturbed ones, of all if
-/// there are none.
-#[must_use]
-pub fn quoted(stretches: &[Stretch]) -> f64 {
-    let clean = stretches.iter().filter(|stretch| stretch.is_undisturbed());
-    let clean: Vec<f64> = clean.map(Stretch::ns).collect();
-    if clean.is_empty() {
-        return lower_quartile(stretches.iter().map(Stretch::ns).collect());
+/// A figure, and the pace of the CPU that it is of.
+#[derive(Clone, Copy, Debug)]
+pub struct Paced {
+    /// Nanoseconds of one operation.
+    pub ns: f64,
+    /// What a step of the look at the pace took, in ns.
+    pub pace: f64,
+}
+
+impl Paced {
+    /// The figure as it would be where a step of the look takes `step_ns`.
+    #[must_use]
+    pub fn at(self, step_ns: f64) -> f64 {
+        self.ns * step_ns / self.pace
     }
-    lower_quartile(clean)
+}
+
+/// The figure quoted of many stretches: the lower quartile of the undisturbed ones at the best pace,
+/// of all if there are none.
+#[must_use]
+pub fn quoted(stretches: &[Stretch]) -> Paced {
+    let clean = stretches.iter().filter(|stretch| stretch.is_undisturbed());
+    let mut from: Vec<Stretch> = clean.copied().collect();
+    if from.is_empty() {
+        from = stretches.to_vec();
+    }
+    let from = at_best_pace(from, |stretch| stretch.pace);
+    Paced {
+        ns: lower_quartile(from.iter().map(Stretch::ns).collect()),
+        pace: median(from.iter().map(|stretch| stretch.pace).collect()),
+    }
+}
+
+/// Those of `all` whose pace is about the best that a tenth of them had: of two paces that take turns
+/// the faster one, if it was there for a tenth of the time.
+#[must_use]
+pub fn at_best_pace<T>(mut all: Vec<T>, pace: impl Fn(&T) -> f64) -> Vec<T> {
+    let mut paces: Vec<f64> = all.iter().map(&pace).collect();
+    paces.sort_by(f64::total_cmp);
+    if let Some(best) = paces.get(paces.len() / 10) {
+        all.retain(|one| pace(one) <= best * BAND);
+    }
+    all
 }
 
 /// Of each task's stretches those during which no task was disturbed. Stretches of a task must
 /// follow each other without gaps, so that a task that does not run shows as a disturbed one.
-#[must_use]
-pub fn together(tasks: &[Vec<Stretch>]) -> Vec<Stretch> {
-    together_by_task(tasks).concat()
-}
-
-/// The same, task by task.
 #[must_use]
 pub fn together_by_task(tasks: &[Vec<Stretch>]) -> Vec<Vec<Stretch>> {
     let all = tasks.iter().flatten();
@@ -246,6 +296,8 @@ mod tests {
             from: Duration::ZERO,
             to: Duration::from_micros(wall_us),
             cpu: Duration::from_micros(cpu_us),
+            work: Duration::from_micros(wall_us),
+            pace: 2.0,
             operations: 1000,
         }
     }
@@ -255,8 +307,21 @@ mod tests {
         let quiet = [stretch(10, 10), stretch(11, 11), stretch(12, 12)];
         let mut all = vec![stretch(5, 2); 20];
         all.extend(quiet);
-        assert!((quoted(&all) - 10.0).abs() < 1e-9);
-        assert!((quoted(&all[..20]) - 5.0).abs() < 1e-9, "nothing better");
+        assert!((quoted(&all).ns - 10.0).abs() < 1e-9);
+        assert!((quoted(&all[..20]).ns - 5.0).abs() < 1e-9, "nothing better");
+    }
+
+    #[test]
+    fn of_two_paces_the_better_one_is_quoted_with_its_figure() {
+        let at = |us, pace| Stretch {
+            pace,
+            ..stretch(us, us)
+        };
+        let mut all = vec![at(14, 3.5); 80];
+        all.extend([at(10, 2.5); 20]);
+        let quoted = quoted(&all);
+        assert!((quoted.ns - 10.0).abs() < 1e-9 && (quoted.pace - 2.5).abs() < 1e-9);
+        assert!((quoted.at(3.5) - 14.0).abs() < 1e-9, "as the slower ones");
     }
 
     #[test]
@@ -265,11 +330,13 @@ mod tests {
             from: Duration::from_micros(from),
             to: Duration::from_micros(from + 10),
             cpu: Duration::from_micros(cpu),
+            work: Duration::from_micros(10),
+            pace: 2.0,
             operations: 10,
         };
-        let kept = together(&[vec![at(0, 10), at(10, 10)], vec![at(0, 10), at(10, 3)]]);
-        assert_eq!(kept.len(), 2, "both of the first ten microseconds");
-        assert!(kept.iter().all(|stretch| stretch.from.is_zero()));
+        let kept = together_by_task(&[vec![at(0, 10), at(10, 10)], vec![at(0, 10), at(10, 3)]]);
+        assert!(kept.iter().all(|task| task.len() == 1));
+        assert!(kept.iter().flatten().all(|stretch| stretch.from.is_zero()));
     }
 
     #[test]

@@ -97,6 +97,7 @@ impl Machine {
             ("locks.watched_ns", locks.watched_ns.unwrap_or(0.0)),
             ("work_ns.slot", work.slot),
             ("work_ns.fast", work.fast),
+            ("work_ns.fast_free", work.fast_free.unwrap_or(0.0)),
             ("work_ns.slow", work.slow),
             ("work_ns.object", work.object),
             ("work_ns.slab", work.slab),
@@ -108,6 +109,7 @@ impl Machine {
             ("work_ns.pageset", work.pageset.unwrap_or(0.0)),
             ("work_ns.seize", work.seize),
             ("work_ns.wake", work.wake),
+            ("work_ns.pace", work.pace.unwrap_or(0.0)),
             ("cache.line_ns", self.cache.line_ns),
         ];
         for (name, figure) in times {

@@ -104,6 +104,8 @@ pub struct WorkNs {
     pub slot: f64,
     /// A fast path around it.
     pub fast: f64,
+    /// The same of a free. Absent: as `fast`.
+    pub fast_free: Option<f64>,
     /// Entering a slow path.
     pub slow: f64,
     /// One object handled.
@@ -126,6 +128,8 @@ pub struct WorkNs {
     pub seize: f64,
     /// Waking a sleeping task.
     pub wake: f64,
+    /// What a step of the host's pace loop took while these figures were measured. Absent: unknown.
+    pub pace: Option<f64>,
 }
 
 /// Deferred frees.

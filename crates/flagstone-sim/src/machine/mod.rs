@@ -155,6 +155,28 @@ impl Machine {
         shape.sockets * shape.cores_per_socket * shape.threads_per_core
     }
 
+    /// The same machine at another pace: everything a CPU does on its own takes as much longer as a
+    /// step of the pace loop, which takes `step_ns` now, does. The ways of lines, faults and wake-ups
+    /// are not a CPU's own. Without a pace of its own the machine stays as it is.
+    #[must_use]
+    pub fn at_pace(&self, step_ns: f64) -> Self {
+        let mut machine = self.clone();
+        let Some(before) = self.work_ns.pace.filter(|pace| *pace > 0.0) else {
+            return machine;
+        };
+        let (line, work) = (&mut machine.latency_ns, &mut machine.work_ns);
+        let own = [&mut line.l1, &mut line.atomic];
+        let steps = [&mut work.slot, &mut work.fast, &mut work.slow];
+        let parts = [&mut work.object, &mut work.slab, &mut work.slab_page];
+        let pages = [&mut work.block, &mut work.local];
+        let absent = [&mut work.fast_free, &mut work.pageset, &mut work.pace];
+        let figures = own.into_iter().chain(steps).chain(parts).chain(pages);
+        figures
+            .chain(absent.into_iter().flatten())
+            .for_each(|figure| *figure *= step_ns / before);
+        machine
+    }
+
     /// The same machine with `cpus` logical CPUs: more or fewer cores in each socket, and last-level
     /// caches that serve as many cores as before.
     ///
@@ -208,6 +230,20 @@ mod tests {
     fn an_unknown_machine_lists_the_known_ones() {
         let line = Machine::named("cray-1").unwrap_err();
         assert!(line.contains("cray-1") && names().all(|name| line.contains(name)));
+    }
+
+    #[test]
+    fn at_a_slower_pace_a_cpus_own_work_takes_longer_and_ways_of_lines_do_not() {
+        let mut machine = Machine::named("this-machine").unwrap();
+        assert_eq!(machine.at_pace(3.0), machine, "its pace is not known");
+        machine.work_ns.pace = Some(2.0);
+        let slow = machine.at_pace(3.0);
+        let (work, before) = (&slow.work_ns, &machine.work_ns);
+        assert!((work.fast - before.fast * 1.5).abs() < 1e-9);
+        assert!((slow.latency_ns.l1 - machine.latency_ns.l1 * 1.5).abs() < 1e-9);
+        assert_eq!((work.page, work.wake), (before.page, before.wake));
+        assert_eq!(slow.latency_ns.socket, machine.latency_ns.socket);
+        assert_eq!(slow.at_pace(3.0), slow, "it has that pace");
     }
 
     #[test]

@@ -50,9 +50,10 @@ pub(super) fn calibrate(path: Option<&Path>) -> Outcome {
         let fit = equation.predicted(&found.prices) / equation.measured;
         if (fit - 1.0).abs() > validate::WITHIN {
             eprintln!(
-                "sim: {} {:?}: {:.1} ns here, the profile says {:.1}",
+                "sim: {} {:?} ({:?}): {:.1} ns here, the profile says {:.1}",
                 equation.row.policy,
                 equation.row.step,
+                equation.part,
                 equation.measured,
                 equation.measured * fit
             );
@@ -147,6 +148,7 @@ fn print(machine: &Machine, rows: &[Row], load: [f64; 2]) {
         "ratio",
         "within\n25 %",
         "program\nns",
+        "pace",
         "undist-\nurbed %",
         "spread\n%",
         "runs",
@@ -162,6 +164,7 @@ fn print(machine: &Machine, rows: &[Row], load: [f64; 2]) {
             format!("{:.2}", row.ratio),
             verdict(row).to_owned(),
             format!("{:.1}", row.program_ns),
+            format!("{:.2}", row.pace),
             format!("{:.0}", row.undisturbed),
             format!("{:.0}", row.spread),
             row.runs.to_string(),
@@ -173,7 +176,7 @@ fn print(machine: &Machine, rows: &[Row], load: [f64; 2]) {
             }),
         ]);
     }
-    for index in (2..12).filter(|index| *index != 6) {
+    for index in (2..13).filter(|index| *index != 6) {
         if let Some(column) = table.column_mut(index) {
             column.set_cell_alignment(CellAlignment::Right);
         }

@@ -19,7 +19,7 @@ impl<P: Platform> Slabs<P> {
     /// 1. `object` is of this cache and given up by its owner.
     #[inline]
     pub(crate) unsafe fn free_array(&self, cache: &Cache, object: NonNull<u8>) {
-        P::work(Work::Fast);
+        P::work(Work::FastFree);
         let here = self.array_with_entries(cache, P::current_cpu());
         // The kernel finds cache and node through the page.
         let page = self.pages().pfn_of(object.as_ptr());

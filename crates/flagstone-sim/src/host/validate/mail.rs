@@ -1,7 +1,7 @@
 //! One task allocates, another one frees: objects go from one to the other by mail.
 
 use super::super::ground::{Ground, Hall, Really, Source};
-use super::super::threads::{Meeting, Stretch, on_each};
+use super::super::threads::{Meeting, Stretch, at_best_pace, on_each};
 use super::row::Seen;
 use crate::workload::one_alloc_n_free::{self, COUNT};
 use crate::workload::stage::Stage;
@@ -114,7 +114,8 @@ fn rounds_together(made: &[Stretch], freed: &[Stretch], at_once: bool) -> [Seen;
     let clean: Vec<_> = rounds.iter().filter(fits).copied().collect();
     let (calm, all) = (clean.len(), rounds.len());
     let from = if clean.is_empty() { rounds } else { clean };
+    let from = at_best_pace(from, |(made, freed)| f64::midpoint(made.pace, freed.pace));
     let (made, freed): (Vec<Stretch>, Vec<Stretch>) =
         from.into_iter().map(|(m, f)| (*m, *f)).unzip();
-    [made, freed].map(|side| Seen::of(&side, calm, all))
+    [made, freed].map(|side| Seen::of(&[side], calm, all))
 }

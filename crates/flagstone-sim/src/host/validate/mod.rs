@@ -7,9 +7,10 @@
 //! ```
 //!
 //! What a program costs outside the allocator is measured with no allocator under it and given
-//! to the virtual one as think time. What two CPUs do to each other's lines is measured again
-//! before each real run on two, and the way after it, because a hypervisor moves its CPUs: on one
-//! cluster of cores a line takes twenty nanoseconds between them, on two many times that.
+//! to the virtual one as think time, brought to the pace of the real run (pace.rs), as the profile
+//! is. What two CPUs do to each other's lines is measured again before each real run on two, and the
+//! way after it, because a hypervisor moves its CPUs: on one cluster of cores a line takes twenty
+//! nanoseconds between them, on two many times that.
 //! Everything else comes from the profile. Each run has a core of its own, as each virtual machine
 //! has: caches learn from what they have seen.
 
@@ -56,8 +57,19 @@ struct Bench<'a> {
     cpus: &'a [usize],
     span: Duration,
     rows: &'a mut Vec<Row>,
-    /// The least that each program took without an allocator, in ns.
+    /// The least that each program took without an allocator, in ns at the profile's pace.
     programs: &'a mut HashMap<&'static str, f64>,
+}
+
+/// What a row is made of.
+struct Figures {
+    /// The real run.
+    seen: Seen,
+    /// The program without an allocator.
+    bare: Seen,
+    /// The simulated figure, and the program's part of it.
+    ns: f64,
+    program_ns: f64,
 }
 
 /// The calmest of several real runs.
@@ -71,9 +83,9 @@ struct Calmest<T> {
 }
 
 impl<T> Calmest<T> {
-    /// The machine on which the CPUs hang together as they did.
-    fn machine(&self, machine: &Machine) -> Machine {
-        let mut machine = machine.clone();
+    /// The machine at this pace on which the CPUs hang together as they did.
+    fn machine(&self, machine: &Machine, pace: f64) -> Machine {
+        let mut machine = machine.at_pace(pace);
         if let Some(pair) = self.pair {
             pair.rule(&mut machine);
         }
@@ -126,8 +138,8 @@ impl Bench<'_> {
         unreachable!("the last try is quoted")
     }
 
-    /// `bare` is what the program costs without an allocator.
-    fn add<T>(&mut self, workload: String, real: &Calmest<T>, seen: Seen, bare: Seen, ns: f64) {
+    fn add<T>(&mut self, workload: String, real: &Calmest<T>, figures: Figures) {
+        let Figures { seen, bare, ns, .. } = figures;
         let ratio = ns / seen.ns;
         self.rows.push(Row {
             workload,
@@ -135,7 +147,8 @@ impl Bench<'_> {
             cpus: self.cpus.len(),
             measured_ns: seen.ns,
             simulated_ns: ns,
-            program_ns: bare.ns,
+            program_ns: figures.program_ns,
+            pace: seen.pace / self.machine.work_ns.pace.unwrap_or(seen.pace),
             ratio,
             within: (ratio - 1.0).abs() <= WITHIN,
             undisturbed: seen.undisturbed,
@@ -157,16 +170,26 @@ impl Bench<'_> {
             let ground = self.ground()?;
             Ok([steadily(workload, &ground, &ground, cpus, span)])
         })?;
-        // A CPU that others slow down from outside shows in no stretch, but in the program alone.
-        let [mut bare] = bare.seen;
-        let [again] = self.calmest(&cpus[..1], alone)?.seen;
-        let least = self.programs.entry(workload).or_insert(bare.ns);
-        *least = least.min(bare.ns).min(again.ns);
-        bare.slower = bare.ns.max(again.ns) / *least - 1.0;
-        bare.ns = bare.ns.min(again.ns);
-        let machine = real.machine(self.machine);
-        let ns = simulate(&machine, workload, self.named, cpus.len(), bare.ns)?;
-        self.add(workload.into(), &real, real.seen[0], bare, ns);
+        // What slows a CPU down from outside and is not its pace shows in the program alone.
+        let [before] = bare.seen;
+        let [after] = self.calmest(&cpus[..1], alone)?.seen;
+        let [seen] = real.seen;
+        let pace = self.machine.work_ns.pace.unwrap_or(seen.pace);
+        let least = self.programs.entry(workload).or_insert(f64::INFINITY);
+        let both = [before, after].map(|bare| bare.paced().at(pace));
+        *least = both.into_iter().fold(*least, f64::min);
+        let mut bare = if both[0] <= both[1] { before } else { after };
+        bare.slower = both[0].max(both[1]) / *least - 1.0;
+        let program_ns = bare.paced().at(seen.pace);
+        let machine = real.machine(self.machine, seen.pace);
+        let ns = simulate(&machine, workload, self.named, cpus.len(), program_ns)?;
+        let figures = Figures {
+            seen,
+            bare,
+            ns,
+            program_ns,
+        };
+        self.add(workload.into(), &real, figures);
         Ok(())
     }
 
@@ -187,11 +210,18 @@ impl Bench<'_> {
             let ground = self.ground()?;
             Ok(mail::one_alloc(&ground, &ground, cpus, span))
         })?;
-        let machine = real.machine(self.machine);
-        let got = one_alloc(&machine, self.named, cpus.len(), bare.map(|seen| seen.ns))?;
+        let paces = real.seen.map(|seen| seen.pace);
+        let machine = real.machine(self.machine, f64::midpoint(paces[0], paces[1]));
+        let program = [0, 1].map(|side| bare[side].paced().at(paces[side]));
+        let got = one_alloc(&machine, self.named, cpus.len(), program)?;
         for (side, what) in ["alloc", "free"].into_iter().enumerate() {
-            let workload = format!("{ONE_ALLOC} ({what})");
-            self.add(workload, &real, real.seen[side], bare[side], got[side]);
+            let figures = Figures {
+                seen: real.seen[side],
+                bare: bare[side],
+                ns: got[side],
+                program_ns: program[side],
+            };
+            self.add(format!("{ONE_ALLOC} ({what})"), &real, figures);
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! The programs on real threads, and what is made of their stretches.
 
 use super::super::ground::{Ground, Hall, Really, Source};
-use super::super::threads::{Meeting, Stretch, on_each, together};
+use super::super::threads::{Meeting, Stretch, at_best_pace, on_each, together_by_task};
 use super::row::Seen;
 use crate::workload::stage::Stage;
 use crate::workload::{larson, random_mix};
@@ -12,10 +12,15 @@ const STRETCH: u64 = 4_000;
 
 /// The figure of tasks that ran together.
 fn seen(tasks: &[Vec<Stretch>]) -> Seen {
-    let all: Vec<Stretch> = tasks.iter().flatten().copied().collect();
-    let clean = together(tasks);
-    let from = if clean.is_empty() { &all } else { &clean };
-    Seen::of(from, clean.len(), all.len())
+    let all = tasks.iter().map(Vec::len).sum();
+    let calm = together_by_task(tasks);
+    let clean = calm.iter().map(Vec::len).sum();
+    // A task that was never calm is quoted as it was: too few stretches tell.
+    let best = calm.iter().zip(tasks).map(|(calm, task)| {
+        let from = if calm.is_empty() { task } else { calm };
+        at_best_pace(from.clone(), |stretch| stretch.pace)
+    });
+    Seen::of(&best.collect::<Vec<_>>(), clean, all)
 }
 
 /// A steady program by its workload's name.

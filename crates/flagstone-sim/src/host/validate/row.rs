@@ -1,6 +1,6 @@
 //! One comparison, and what may be said about it.
 
-use super::super::threads::{Stretch, median, quoted};
+use super::super::threads::{Paced, Stretch, lower_quartile, median};
 use serde::Serialize;
 
 /// How far simulation may be from measurement to count as within.
@@ -13,8 +13,8 @@ const STILL: f64 = 0.2;
 /// the figure.
 const SPREAD: f64 = 0.25;
 
-/// By what part the program alone may take longer than at its best during a comparison: beyond it the
-/// whole CPU is slowed down from outside.
+/// By what part the program alone may take longer than at its best, at the same pace: beyond it
+/// something else than the pace slows the CPU down.
 const SLOWER: f64 = 0.15;
 
 /// Undisturbed stretches a real run needs.
@@ -35,6 +35,8 @@ pub struct Row {
     pub simulated_ns: f64,
     /// Nanoseconds of it outside the allocator, measured without one.
     pub program_ns: f64,
+    /// The CPU's pace meanwhile over that of the profile: above one, it was slower.
+    pub pace: f64,
     /// Simulated over measured.
     pub ratio: f64,
     /// Whether the ratio is within [`WITHIN`] of one.
@@ -59,8 +61,10 @@ pub struct Row {
 #[derive(Clone, Copy)]
 pub(super) struct Seen {
     pub(super) ns: f64,
+    /// The pace it was measured at, in ns of a step.
+    pub(super) pace: f64,
     pub(super) undisturbed: f64,
-    /// Undisturbed stretches.
+    /// Stretches that it is made of: undisturbed, at the best pace.
     pub(super) clean: usize,
     /// The middle one over the one quoted, less one.
     pub(super) spread: f64,
@@ -72,22 +76,36 @@ impl Seen {
     /// Nothing was to be measured.
     pub(super) const NONE: Self = Self {
         ns: 0.0,
+        pace: 1.0,
         undisturbed: 100.0,
         clean: CLEAN,
         spread: 0.0,
         slower: 0.0,
     };
 
-    /// The figure of these stretches, of which the last argument says how many there were in all.
-    pub(super) fn of(stretches: &[Stretch], clean: usize, all: usize) -> Self {
-        let ns = quoted(stretches);
-        let middle = median(stretches.iter().map(Stretch::ns).collect());
+    /// The figure of these stretches of each task, of `clean` undisturbed ones of `all`.
+    pub(super) fn of(tasks: &[Vec<Stretch>], clean: usize, all: usize) -> Self {
+        let mean = |figure: &dyn Fn(&[Stretch]) -> f64| {
+            tasks.iter().map(|task| figure(task)).sum::<f64>() / tasks.len().max(1) as f64
+        };
+        let values = |task: &[Stretch]| task.iter().map(Stretch::ns).collect::<Vec<f64>>();
+        let ns = mean(&|task| lower_quartile(values(task)));
+        let middle = mean(&|task| median(values(task)));
         Self {
             ns,
+            pace: mean(&|task| median(task.iter().map(|stretch| stretch.pace).collect())),
             undisturbed: clean as f64 / all.max(1) as f64 * 100.0,
-            clean,
+            clean: clean.min(tasks.iter().map(Vec::len).sum()),
             spread: middle / ns.max(f64::MIN_POSITIVE) - 1.0,
             slower: 0.0,
+        }
+    }
+
+    /// The figure with its pace.
+    pub(super) fn paced(self) -> Paced {
+        Paced {
+            ns: self.ns,
+            pace: self.pace,
         }
     }
 
@@ -126,6 +144,7 @@ mod tests {
     fn seen(clean: usize, spread: f64) -> Seen {
         Seen {
             ns: 10.0,
+            pace: 2.5,
             undisturbed: 50.0,
             clean,
             spread,
