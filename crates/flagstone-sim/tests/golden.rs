@@ -71,7 +71,7 @@ fn runs_of_the_core_give_the_noted_digests() {
         0xd53a_83e8_3ee7_3649,
         0x49da_d190_caff_b857,
         0x1a79_1077_aa54_8824,
-        0xd8db_f6d6_98c5_3a91,
+        0xdf18_e39a_e66e_9f7b,
     ];
     assert_eq!(found, noted, "{found:#x?}");
 }

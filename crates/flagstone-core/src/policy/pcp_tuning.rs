@@ -147,6 +147,9 @@ const FIRST_STEPS: u8 = 4;
 /// a quarter of a small program's memory in pagesets (steps alone half of it); doubling it costs a
 /// program of 1 MiB sixteen visits of the zone more.
 const PARKED_SHARE: u64 = 8;
+/// Doublings of a batch that flagstone lets blocks of several pages gather to, when nothing else is
+/// freed, before they go back. One more parks another 500 KiB on each CPU that does so (ADR 0014).
+const HIGH_ORDER_DOUBLINGS: u8 = 1;
 /// Idle intervals before another node's pageset is drained (docs: linux-policies 6.4).
 const REMOTE_EXPIRE: u8 = 3;
 
@@ -335,16 +338,19 @@ impl PcpState {
             self.flags &= !PREV_FREE_HIGH_ORDER;
             return false;
         }
+        let whole = match self.rule {
+            PcpRule::Flagstone => shl(self.batch, HIGH_ORDER_DOUBLINGS.min(self.scale_max)),
+            _ => self.batch,
+        };
         let many_frees = match self.rule {
             rule if rule < PcpRule::Series9 => self.free_factor != 0,
-            PcpRule::Series9 | PcpRule::Flagstone => self.consecutive_frees() >= self.batch,
+            PcpRule::Series9 | PcpRule::Flagstone => self.consecutive_frees() >= whole,
             _ => self.consecutive_frees() >= self.batch.saturating_add(self.high_min / 2),
         };
         let was_high_order = self.flags & PREV_FREE_HIGH_ORDER != 0;
         self.flags |= PREV_FREE_HIGH_ORDER;
-        let whole_batch = self.rule < PcpRule::Series3
-            || self.flags & FREE_HIGH_BATCH == 0
-            || count >= self.batch;
+        let whole_batch =
+            self.rule < PcpRule::Series3 || self.flags & FREE_HIGH_BATCH == 0 || count >= whole;
         many_frees && (was_high_order || self.rule < PcpRule::Series1) && whole_batch
     }
 

@@ -77,6 +77,25 @@ fn first_refills_of_flagstone_are_small_and_a_quiet_second_takes_a_step_back() {
     assert_eq!(fresh.on_alloc(order(3), 0, true, ZoneFlags::NONE), 1);
 }
 
+/// Pages put back by the first drain when nothing but blocks of order 2 is freed.
+fn first_high_order_drain(rule: PcpRule, scale_max: u8) -> u32 {
+    let mut pcp = PcpState::new(rule, BIG, scale_max);
+    pcp.set_cache_slice(1 << 20, 12);
+    let mut frees = (1..1000).map(|n| pcp.on_free(order(2), 4 * n, ZoneFlags::NONE));
+    frees.find_map(|drained| drained).unwrap()
+}
+
+#[test]
+fn flagstone_lets_blocks_of_several_pages_gather_to_two_batches() {
+    assert_eq!(first_high_order_drain(PcpRule::V6_7, 5), 68);
+    assert_eq!(first_high_order_drain(PcpRule::Flagstone, 2), 132);
+    assert_eq!(
+        first_high_order_drain(PcpRule::Flagstone, 0),
+        63,
+        "no doublings"
+    );
+}
+
 #[test]
 fn an_idle_pageset_of_flagstone_falls_to_a_batch_and_comes_back_when_used() {
     let idle = |rule: PcpRule| {

@@ -173,7 +173,10 @@ impl<P: Platform> Slabs<P> {
                 let rest = self.store_full(cache, node_id, full);
                 self.empty_sheaf(cache, node_id, rest)
             }
-            None => self.empty_sheaf(cache, node_id, None),
+            None => {
+                self.note_first(cache);
+                self.empty_sheaf(cache, node_id, None)
+            }
         };
         let Some(mut sheaf) = roomy else {
             // SAFETY: obligation 1.

@@ -1,7 +1,8 @@
 //! How large a cache's sheaves are and how much its barns hold: both follow what is observed.
 //!
 //! ```text
-//!   sheaf   first ─► quiet limit   slow-path visits in quick succession
+//!   sheaf   first ─► quiet limit   slow-path visits in quick succession; at once where a third
+//!                                  CPU's first deed is to free what others have just taken
 //!           quiet ─► busy limit    the same, served by the barn: objects go round
 //!                                  either while more objects are live than sheaves would hold,
 //!                                  the first also while CPUs wait for the barn
@@ -36,7 +37,8 @@ pub(crate) const BARN_BYTES_FIRST: usize = 16 << 10;
 /// one CPU that allocates and one that frees come to the slabs whenever either falls behind.
 const ON_THEIR_WAY: usize = 2;
 
-/// Bytes to which a barn takes a sheaf of each CPU that comes by before traffic shows more.
+/// Bytes to which a barn takes a sheaf of each CPU that comes by before traffic shows more. Sheaves
+/// within the quiet limit always fit: a crowd that finds no room flushes to the same few slabs.
 const ONE_EACH_MAX: usize = 1 << 20;
 
 /// Visits after which sheaves double. Why 8: a cache that comes back eight times at one capacity
@@ -163,6 +165,19 @@ impl Cache {
         note_cpu(&self.sizing.makers, cpu).count_ones() > 2
     }
 
+    /// Whether objects come to `cpu` from others, and to more than this one: it frees before it made a
+    /// sheaf of its own, as the third CPU, and others have filled theirs within the time that visits
+    /// count for.
+    fn is_fed(&self, cpu: CpuId, now: u64) -> bool {
+        let sizing = &self.sizing;
+        let own = 1 << (cpu.0 % 64);
+        let is_first = sizing.makers.load(Relaxed) & own == 0;
+        self.is_crowded(cpu)
+            && is_first
+            && sizing.seen.load(Relaxed) & !own != 0
+            && now.saturating_sub(sizing.since.load(Relaxed)) <= VISITS_NS
+    }
+
     /// CPUs that came by lately, estimated from 64 bits.
     fn visitors(&self, cpus: u32) -> u32 {
         self.sizing.seen.load(Relaxed).count_ones() * cpus.div_ceil(64)
@@ -210,6 +225,15 @@ impl<P: Platform> Slabs<P> {
         }
     }
 
+    /// Notes a free on a CPU that has no spare sheaf. Several that are fed by one fill every sheaf:
+    /// they begin with sheaves of the size that visits would lead to.
+    pub(crate) fn note_first(&self, cache: &Cache) {
+        let (target, quiet) = (cache.sheaf_capacity(), cache.sizing.max.load(Relaxed));
+        if target < quiet && cache.is_fed(P::current_cpu(), P::now()) {
+            cache.sizing.target.store(quiet, Relaxed);
+        }
+    }
+
     /// What a barn of this cache may keep now.
     pub(crate) fn limits(&self, cache: &Cache) -> Limits {
         let sizing = &cache.sizing;
@@ -225,10 +249,11 @@ impl<P: Platform> Slabs<P> {
         let target = cache.sheaf_capacity();
         let visitors = cache.visitors(P::cpu_count()) as usize;
         let more = if visitors > 1 { ON_THEIR_WAY } else { 0 };
-        let one_each = (visitors + more) * target as usize * cache.geometry().size();
+        let sheaves = |slots: u32| (visitors + more) * slots as usize * cache.geometry().size();
+        let most = sheaves(sizing.max.load(Relaxed)).max(ONE_EACH_MAX);
         let allowed = match self.barns_are_full() {
             true => bytes.min(BARN_BYTES_FIRST),
-            false => bytes.max(one_each.min(ONE_EACH_MAX)),
+            false => bytes.max(sheaves(target).min(most)),
         };
         let objects = (allowed / cache.geometry().size()) as u32;
         let sheaves = objects / target.max(1);

@@ -199,6 +199,62 @@ fn cpus_that_are_served_in_turn_do_not_come_to_the_barn_all_at_once() {
     assert!(spread <= 12, "{spread}");
 }
 
+/// Slots of the sheaves after CPU 0 took 20 objects and, `pause` ns later, each of `others` freed one.
+fn capacity_after_first_frees(others: u32, pause: u64) -> [u32; 2] {
+    let (world, slabs) = built("flagstone", cpus(8));
+    let id = cache_of(&slabs, 128);
+    let first = slabs.cache(id).sheaf_capacity();
+    world.run_on(CpuId(0));
+    let objects = take(&slabs, id, 20);
+    world.advance(pause);
+    for (cpu, object) in (1..=others).zip(objects) {
+        world.run_on(CpuId(cpu));
+        give(&slabs, id, Vec::from([object]));
+    }
+    verify::check_slabs(&slabs).expect("whole");
+    [first, slabs.cache(id).sheaf_capacity()]
+}
+
+#[test]
+fn several_cpus_that_are_fed_by_one_begin_with_large_sheaves() {
+    let [first, now] = capacity_after_first_frees(2, 0);
+    assert_eq!((first, now), (29, 253));
+    let [first, two_cpus] = capacity_after_first_frees(1, 0);
+    assert_eq!(two_cpus, first, "two are no crowd");
+    let [first, later] = capacity_after_first_frees(7, 2_000_000);
+    assert_eq!(later, first, "nobody is being fed");
+}
+
+#[test]
+fn cpus_that_take_before_they_free_begin_with_small_sheaves() {
+    let (world, slabs) = built("flagstone", cpus(8));
+    let id = cache_of(&slabs, 128);
+    let first = slabs.cache(id).sheaf_capacity();
+    for cpu in 0..8 {
+        world.run_on(CpuId(cpu));
+        let mut objects = take(&slabs, id, 2);
+        objects.extend(take(&slabs, id, 2));
+        give(&slabs, id, objects);
+    }
+    assert_eq!(slabs.cache(id).sheaf_capacity(), first);
+}
+
+#[test]
+fn a_barn_has_room_for_a_sheaf_of_each_cpu_of_a_crowd() {
+    let (world, slabs) = built("flagstone", cpus(33));
+    let id = cache_of(&slabs, 1024);
+    for _ in 0..63 * 3 {
+        world.run_on(CpuId(0));
+        let objects = take(&slabs, id, 32);
+        for (cpu, object) in (1..).zip(objects) {
+            world.run_on(CpuId(cpu));
+            give(&slabs, id, Vec::from([object]));
+        }
+    }
+    assert_eq!(flushes(&slabs, id), 0);
+    verify::check_slabs(&slabs).expect("whole");
+}
+
 #[test]
 fn kernels_and_sizes_set_by_hand_have_sheaves_that_are_all_alike() {
     let mut by_hand = Policy::default();
