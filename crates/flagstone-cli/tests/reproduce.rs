@@ -30,6 +30,8 @@ fn an_unknown_document_and_an_unwritable_file_are_one_line_each_before_any_work(
     assert!(line.contains("S9"), "also beside all: {line}");
     let line = refusal(&["S2", "--json", "r.out", "--html", "r.out"]);
     assert!(line.contains("r.out is asked for twice"), "{line}");
+    let line = refusal(&["S2", "--html", "-"]);
+    assert!(line.contains("only --json can be `-`"), "{line}");
     let line = refusal(&["S2", "--seed", "0"]);
     assert!(line.contains("--seed 0"), "{line}");
     let line = refusal(&["S2", "--json", "/"]);
