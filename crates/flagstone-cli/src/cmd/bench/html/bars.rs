@@ -104,7 +104,7 @@ fn specification(bars: &[Bar], axis: &str, ends: [f64; 2], description: &str) ->
         json!({
             "field": field, "type": "quantitative",
             "scale": { "domain": [0, most], "nice": false, "zero": true },
-            "axis": { "title": axis, "tickCount": 5, "format": "~s", "labelOverlap": true }
+            "axis": { "title": axis, "tickCount": 5, "format": ",.12~g", "labelOverlap": true }
         })
     };
     let colour = json!({
