@@ -23,10 +23,11 @@ fn main() {
     let out = PathBuf::from(variable("OUT_DIR"));
     let crates = PathBuf::from(variable("CARGO_MANIFEST_DIR"));
     let crates = crates.parent().expect("this crate lies beside the others");
-    let library = match env::var_os("FLAGSTONE_LIBRARY") {
-        Some(file) => PathBuf::from(file),
-        None => build(crates, &out),
+    let (library, commit) = match env::var_os("FLAGSTONE_LIBRARY") {
+        Some(file) => (PathBuf::from(file), "an unknown commit".to_owned()),
+        None => (build(crates, &out), commit(crates)),
     };
+    println!("cargo::rustc-env=FLAGSTONE_COMMIT={commit}");
     let bytes = fs::read(&library).unwrap_or_else(|error| panic!("{}: {error}", library.display()));
     fs::write(out.join(LIBRARY), &bytes).expect("OUT_DIR is writable");
     println!(
@@ -37,6 +38,27 @@ fn main() {
         "cargo::rustc-env=SIMULATED_CODE_DIGEST={:016x}",
         simulated_code(crates)
     );
+}
+
+/// The last commit that changed the library's sources, and whether they were changed since; nothing
+/// is claimed without a repository of this project. Cargo asks again when those sources change.
+fn commit(crates: &Path) -> String {
+    let root = crates.parent().expect("crates/ lies in the workspace");
+    let git = |words: &[&str]| {
+        let mut git = Command::new("git");
+        git.arg("-C").arg(root).args(words).arg("--");
+        git.args(SOURCES.map(|name| crates.join(name)));
+        let output = git.output().ok().filter(|output| output.status.success())?;
+        Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let known = || {
+        root.join(".git").exists().then_some(())?;
+        let last = git(&["log", "-1", "--format=%h", "--abbrev=12"])?;
+        let changed = !git(&["status", "--porcelain"])?.is_empty();
+        let since = if changed { " with changes" } else { "" };
+        Some(format!("commit {last}{since}")).filter(|_| !last.is_empty())
+    };
+    known().unwrap_or_else(|| "an unknown commit".into())
 }
 
 /// Hands `layout.ld` to the linker.

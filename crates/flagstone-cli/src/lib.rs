@@ -4,12 +4,15 @@
 //!   cmd      one file (or folder) per subcommand: arguments, action, view
 //!   source   readers of what a kernel tells about itself
 //!   preload  the library the command carries, and where it lies on disk
+//!   html     the shell, style and chart library of reports in HTML
+//!   outfile  files that a long command writes at its end
 //!   progress the bar that long work shows on stderr
 //!   exit     documented exit codes, one line per failure
 //! ```
 
 pub mod cmd;
 pub mod exit;
+mod html;
 mod outfile;
 pub mod preload;
 mod progress;

@@ -4,6 +4,9 @@
 use assert_cmd::Command;
 use serde_json::Value;
 
+#[path = "support/browser.rs"]
+mod browser;
+
 fn bench(args: &[&str]) -> Command {
     let mut command = Command::cargo_bin("flagstone").expect("the flagstone program was built");
     command.arg("bench").args(args);
@@ -167,4 +170,74 @@ fn a_document_that_cannot_be_written_is_refused_before_the_work() {
     let line = String::from_utf8_lossy(&output.stderr);
     assert_eq!(line.lines().count(), 1, "{line}");
     assert!(line.contains("/no/such/folder/b.json"), "{line}");
+}
+
+#[test]
+fn the_report_of_one_workload_is_drawn_and_says_what_the_json_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let [html, json] = ["b.html", "b.json"].map(|name| folder.path().join(name));
+    std::fs::write(&html, "what was there").unwrap();
+    let output = bench(&["pair-64", "--quick", "--against", "glibc"])
+        .arg("--html")
+        .arg(&html)
+        .arg("--json")
+        .arg(&json)
+        .output()
+        .unwrap();
+    let line = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{line}");
+    let page = std::fs::read_to_string(&html).unwrap();
+    let document: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    let rows = document["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 2, "{document}");
+    let chart = page.split_once(" data-chart='").expect("one chart").1;
+    let chart = chart.split_once('>').unwrap().1;
+    let chart = chart.split_once("</script>").unwrap().0;
+    let chart: Value = serde_json::from_str(chart).unwrap();
+    let bars = chart["data"]["values"].as_array().unwrap();
+    for row in rows {
+        // The chart carries the figures as they are; the tables round them.
+        let own = |bar: &&Value| {
+            let name = bar["name"].as_str().unwrap();
+            name.starts_with(row["allocator"].as_str().unwrap())
+        };
+        let bar = bars.iter().find(own).expect("a bar for each allocator");
+        for (field, drawn) in [("value", "value"), ("min", "low"), ("max", "high")] {
+            assert_eq!(row[field], bar[drawn], "{row} {bar}");
+        }
+        let version = format!("<td class='t'>{}</td>", row["version"].as_str().unwrap());
+        assert!(page.contains(&version), "{row}");
+    }
+    assert!(page.contains("This was a quick run") && page.contains("id='targets'"));
+    browser::drawn(&html);
+}
+
+#[test]
+fn a_report_that_cannot_be_written_is_refused_before_the_work_and_an_old_one_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("b.html");
+    std::fs::write(&file, "what was there").unwrap();
+    let file = file.to_str().unwrap();
+    let cases: [(&[&str], &str); 5] = [
+        (
+            &["--html", "/no/such/folder/b.html"],
+            "/no/such/folder/b.html",
+        ),
+        (&["--html", "/"], "is a directory"),
+        (&["--html", "-"], "only --json can be `-`"),
+        (&["--html", file, "--json", file], "is asked for twice"),
+        (
+            &["--html", file, "--json", "/no/such/folder/b.json"],
+            "b.json",
+        ),
+    ];
+    for (words, why) in cases {
+        let output = bench(&SMOKE).arg("pair-64").args(words).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        assert!(output.stdout.is_empty(), "{words:?}");
+        let line = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(line.lines().count(), 1, "{line}");
+        assert!(line.contains(why), "{line}");
+    }
+    assert_eq!(std::fs::read_to_string(file).unwrap(), "what was there");
 }

@@ -11,12 +11,15 @@
 //!   └─ topology   sys/devices/system/{cpu,node}
 //! ```
 //!
+//! [`machine`] says in words where a report was made.
+//!
 //! Rules every reader keeps: decide by the presence of a file or field, never by a version
 //! number; unknown lines and fields are skipped; a line that is there but wrong is a
 //! [`Malformed`] with its number; no input makes a reader panic.
 
 pub mod buddyinfo;
 pub mod cmdline;
+pub mod machine;
 pub mod meminfo;
 pub mod slabinfo;
 pub mod sys_slab;

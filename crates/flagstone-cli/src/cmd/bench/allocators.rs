@@ -74,6 +74,15 @@ pub fn flagstone_library(given: Option<&Path>) -> Result<PathBuf, String> {
     })
 }
 
+/// Where that library comes from, in words.
+pub fn flagstone_origin(given: Option<&Path>) -> String {
+    let named = given.map(Path::to_owned);
+    match named.or_else(|| std::env::var_os("FLAGSTONE_LIB").map(PathBuf::from)) {
+        Some(path) => path.display().to_string(),
+        None => "inside this program".into(),
+    }
+}
+
 fn readable(path: &Path) -> Result<PathBuf, String> {
     if !path.is_file() {
         return Err(format!("{}: no such library", path.display()));

@@ -4,6 +4,7 @@ mod allocators;
 mod catalog;
 mod child;
 mod figures;
+mod html;
 mod process;
 mod report;
 mod runner;
@@ -11,12 +12,12 @@ mod targets;
 
 use crate::exit::{Failure, Outcome};
 use crate::outfile;
+use crate::source::machine;
 use allocators::{Allocator, FLAGSTONE, full_name};
 use catalog::{Inner, Workload};
 use child::{Job, Scale};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use runner::{Bench, Measured};
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -30,7 +31,8 @@ use std::process::ExitCode;
 #[command(after_help = "Examples:\n  \
     flagstone bench pair batch-lifo --quick\n  \
     flagstone bench larson --threads 1,2,4 --against glibc,jemalloc\n  \
-    flagstone bench --targets --json bench.json\n\n\
+    flagstone bench --targets --json bench.json\n  \
+    flagstone bench pair python --html bench.html   a chart for each workload, in one file\n\n\
     More peers, in their newest versions:\n  \
     cargo run --release --manifest-path bench/peers/Cargo.toml\n\n\
     Exit status: 0 all ran, 1 an allocator failed or (with --targets) a target was missed, \
@@ -58,6 +60,10 @@ pub struct Args {
     /// Write the rows to a file as flagstone.bench/1 ('-' for stdout instead of the tables)
     #[arg(long, value_name = "F")]
     json: Option<PathBuf>,
+    /// Write a self-contained HTML report to F: machine, programs, a chart and a table for each
+    /// workload, targets
+    #[arg(long, value_name = "F")]
+    html: Option<PathBuf>,
     /// The library measured as flagstone [default: FLAGSTONE_LIB, or the one inside this program]
     #[arg(long, value_name = "PATH")]
     lib: Option<PathBuf>,
@@ -205,9 +211,7 @@ fn measure_all(args: &Args, bench: &Bench, workloads: &[Workload], on: &[Allocat
         .json
         .as_deref()
         .is_some_and(|path| path.as_os_str() == "-");
-    if let Some(path) = &args.json {
-        outfile::writable("bench", path)?;
-    }
+    outfile::all_writable("bench", args.json.as_deref(), &[args.html.as_deref()])?;
     let quiet = args.targets || to_stdout;
     let plan: Vec<(&Workload, usize)> = workloads
         .iter()
@@ -234,23 +238,46 @@ fn measure_all(args: &Args, bench: &Bench, workloads: &[Workload], on: &[Allocat
         results.push(result);
     }
     bar.finish_and_clear();
-    finish(args, on, &results, to_stdout)
+    finish(args, bench, on, &results)
 }
 
-fn finish(args: &Args, on: &[Allocator], results: &[Measured], to_stdout: bool) -> Outcome {
+fn finish(args: &Args, bench: &Bench, on: &[Allocator], results: &[Measured]) -> Outcome {
+    let to_stdout = args
+        .json
+        .as_deref()
+        .is_some_and(|path| path.as_os_str() == "-");
     let with_flagstone = on.iter().any(|allocator| allocator.name == FLAGSTONE);
     let list = if with_flagstone {
         targets::targets(results)
     } else {
         Vec::new()
     };
-    let measured = list.iter().any(|target| target.reached.is_some());
-    if args.targets || (measured && !to_stdout) {
+    let spoken_of = args.targets || list.iter().any(|target| target.reached.is_some());
+    if args.targets || (spoken_of && !to_stdout) {
         print!("{}", targets::summary(&list));
     }
     let missed = list.iter().any(|target| target.reached == Some(false));
     if let Some(path) = &args.json {
-        write_json(path, to_stdout, &report::document(results, list))?;
+        let document = report::document(results, list.clone());
+        let text = serde_json::to_string_pretty(&document)
+            .map_err(|error| Failure::Usage(format!("bench: {}: {error}", path.display())))?;
+        if to_stdout {
+            println!("{text}");
+        } else {
+            outfile::write("bench", path, &format!("{text}\n"))?;
+        }
+    }
+    if let Some(path) = &args.html {
+        let list: &[_] = if spoken_of { &list } else { &[] };
+        let about = html::About {
+            machine: machine::machine(),
+            commit: env!("FLAGSTONE_COMMIT"),
+            library: allocators::flagstone_origin(args.lib.as_deref()),
+            runs: bench.runs,
+            full: bench.scale == Scale::Full,
+        };
+        let page = html::page(results, on, list, &about);
+        outfile::write("bench", path, &page)?;
     }
     let failed = results
         .iter()
@@ -262,21 +289,6 @@ fn finish(args: &Args, on: &[Allocator], results: &[Measured], to_stdout: bool) 
                 .is_some_and(|line| !line.starts_with("skipped"))
         });
     Ok(ExitCode::from(u8::from(failed || (args.targets && missed))))
-}
-
-fn write_json(
-    path: &std::path::Path,
-    to_stdout: bool,
-    document: &report::Document,
-) -> Result<(), Failure> {
-    let text = serde_json::to_string_pretty(document)
-        .map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))?;
-    if to_stdout {
-        println!("{text}");
-        return Ok(());
-    }
-    let written = std::fs::File::create(path).and_then(|mut file| writeln!(file, "{text}"));
-    written.map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))
 }
 
 fn progress(runs: usize) -> ProgressBar {

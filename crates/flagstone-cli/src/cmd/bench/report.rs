@@ -16,23 +16,26 @@ pub struct Document {
     targets: Vec<Target>,
 }
 
+/// What one allocator did in one workload.
 #[derive(Serialize)]
-struct Row {
+pub struct Row {
     workload: String,
     threads: usize,
     allocator: String,
     version: String,
-    ns_per_op: Option<f64>,
+    /// Nanoseconds for each operation, where the workload has operations.
+    pub ns_per_op: Option<f64>,
     ratio_to_best: Option<f64>,
     peak_rss_kib: Option<f64>,
-    runs: usize,
+    /// Runs behind it.
+    pub runs: usize,
     /// The figure the ratio is about.
     value: Option<f64>,
     unit: &'static str,
     min: Option<f64>,
     max: Option<f64>,
     /// Distance between the quartiles.
-    spread: Option<f64>,
+    pub spread: Option<f64>,
     standing: &'static str,
     page_faults: Option<f64>,
     parts: BTreeMap<String, f64>,
@@ -58,7 +61,8 @@ fn median(outcome: &Outcome, figure: impl Fn(&Sample) -> Option<f64>) -> Option<
     outcome.of(figure).map(|summary| summary.median)
 }
 
-fn row(result: &Measured, outcome: &Outcome) -> Row {
+/// The row of one allocator.
+pub fn row(result: &Measured, outcome: &Outcome) -> Row {
     let own = outcome.summary();
     let best = result.best(|_| true).map(|(_, summary)| summary.median);
     let names = outcome
@@ -88,7 +92,8 @@ fn row(result: &Measured, outcome: &Outcome) -> Row {
     }
 }
 
-fn word(standing: Standing) -> &'static str {
+/// A standing in a table.
+pub fn word(standing: Standing) -> &'static str {
     match standing {
         Standing::Best => "best",
         Standing::Tie => "tie",
@@ -97,13 +102,19 @@ fn word(standing: Standing) -> &'static str {
     }
 }
 
-/// The table of one workload, with a line below it for each allocator that failed.
-pub fn table(result: &Measured) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    let unit = result.workload.unit;
-    table.set_header([
-        "  allocator",
+/// A workload with its threads, where they are several.
+pub fn title(result: &Measured) -> String {
+    let threads = match result.threads {
+        1 => String::new(),
+        count => format!(", {count} threads"),
+    };
+    format!("{}{threads}", result.workload.name)
+}
+
+/// The heads of a workload's columns.
+pub fn heads(unit: &str) -> [&str; 9] {
+    [
+        "allocator",
         "version",
         unit,
         "min..max",
@@ -112,48 +123,68 @@ pub fn table(result: &Measured) -> String {
         "peak RSS KiB",
         "page faults",
         "also",
-    ]);
+    ]
+}
+
+/// A figure, or that there is none.
+pub fn shown(value: Option<f64>) -> String {
+    value.map_or("-".to_owned(), figure)
+}
+
+/// What stands below the [`heads`].
+pub fn cells(one: &Row) -> [String; 9] {
+    let range = match (one.min, one.max) {
+        (Some(min), Some(max)) => format!("{}..{}", figure(min), figure(max)),
+        _ => "-".to_owned(),
+    };
+    [
+        one.allocator.clone(),
+        one.version.clone(),
+        shown(one.value),
+        range,
+        one.ratio_to_best
+            .map_or("-".to_owned(), |ratio| format!("{ratio:.2}")),
+        one.standing.to_owned(),
+        shown(one.peak_rss_kib),
+        shown(one.page_faults),
+        also(&one.parts),
+    ]
+}
+
+/// A line for each allocator that failed.
+pub fn notes(result: &Measured) -> Vec<String> {
+    let line = |outcome: &Outcome| {
+        let failure = outcome.failure.as_ref()?;
+        Some(format!("{}: {failure}", outcome.allocator.name))
+    };
+    result.outcomes.iter().filter_map(line).collect()
+}
+
+/// The table of one workload, with its notes below.
+pub fn table(result: &Measured) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    let indented = |mut cells: Vec<String>| {
+        cells[0].insert_str(0, "  ");
+        cells
+    };
+    let heads = heads(result.workload.unit).map(str::to_owned);
+    table.set_header(indented(heads.to_vec()));
     for column in [2, 3, 4, 6, 7] {
         if let Some(column) = table.column_mut(column) {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
-    let mut notes = String::new();
     for outcome in &result.outcomes {
-        let one = row(result, outcome);
-        let shown = |value: Option<f64>| value.map_or("-".to_owned(), figure);
-        let range = match (one.min, one.max) {
-            (Some(min), Some(max)) => format!("{}..{}", figure(min), figure(max)),
-            _ => "-".to_owned(),
-        };
-        table.add_row([
-            format!("  {}", one.allocator),
-            one.version,
-            shown(one.value),
-            range,
-            one.ratio_to_best
-                .map_or("-".to_owned(), |ratio| format!("{ratio:.2}")),
-            one.standing.to_owned(),
-            shown(one.peak_rss_kib),
-            shown(one.page_faults),
-            also(&one.parts),
-        ]);
-        if let Some(failure) = one.failure {
-            notes.push_str(&format!("  {}: {failure}\n", outcome.allocator.name));
-        }
+        table.add_row(indented(cells(&row(result, outcome)).to_vec()));
     }
-    let threads = match result.threads {
-        1 => String::new(),
-        count => format!(", {count} threads"),
-    };
-    let heading = format!(
-        "{}{threads}: {}",
-        result.workload.name, result.workload.what
-    );
+    let heading = format!("{}: {}", title(result), result.workload.what);
     let lines: Vec<String> = table
         .lines()
         .map(|line| line.trim_end().to_owned())
         .collect();
+    let notes = notes(result).into_iter();
+    let notes: String = notes.map(|note| format!("  {note}\n")).collect();
     format!("{heading}\n{}\n{notes}", lines.join("\n"))
 }
 

@@ -269,19 +269,28 @@ fn footprint(results: &[Measured]) -> [Target; 3] {
     ]
 }
 
+/// A target in words: what was got, what was wanted, the verdict, and against what.
+pub fn words(target: &Target) -> [String; 4] {
+    let verdict = match target.reached {
+        Some(true) => "reached",
+        Some(false) if target.within_spread => "not reached, within the spread",
+        Some(false) => "not reached",
+        None => "not measured",
+    };
+    [
+        target.got.map_or("-".to_owned(), figure),
+        format!("<= {} {}", figure(target.limit), target.unit),
+        verdict.to_owned(),
+        target.against.clone(),
+    ]
+}
+
 /// The summary in the terminal.
 pub fn summary(list: &[Target]) -> String {
     let mut text = String::from("Targets\n");
     for target in list {
-        let got = target.got.map_or("-".to_owned(), figure);
-        let verdict = match target.reached {
-            Some(true) => "reached",
-            Some(false) if target.within_spread => "not reached, within the spread",
-            Some(false) => "not reached",
-            None => "not measured",
-        };
-        let limit = format!("<= {} {}", figure(target.limit), target.unit);
-        let against = match target.against.as_str() {
+        let [got, limit, verdict, against] = words(target);
+        let against = match against.as_str() {
             "" => String::new(),
             name => format!("  ({name})"),
         };

@@ -31,7 +31,7 @@ use crate::exit::{Failure, Outcome};
 use crate::outfile;
 use ask::{Ask, Effort, Runs};
 use sheet::Sheet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// The five documents.
@@ -90,12 +90,8 @@ pub fn run(args: &Args) -> Outcome {
             args.seed
         )));
     }
-    let files: Vec<&Path> = [&args.json, &args.html, &args.docs]
-        .into_iter()
-        .flatten()
-        .map(PathBuf::as_path)
-        .collect();
-    outputs(&files)?;
+    let others = [args.html.as_deref(), args.docs.as_deref()];
+    outfile::all_writable("reproduce", args.json.as_deref(), &others)?;
     let effort = if args.quick {
         Effort::Quick
     } else {
@@ -127,34 +123,24 @@ pub fn run(args: &Args) -> Outcome {
         if to_stdout {
             println!("{text}");
         } else {
-            write(file, &text)?;
+            outfile::write("reproduce", file, &text)?;
         }
     }
     if let Some(file) = &args.html {
-        write(file, &html::page(&sheet, args.quick))?;
+        outfile::write("reproduce", file, &html::page(&sheet, args.quick))?;
     }
     if let Some(file) = &args.docs {
-        write(file, &results::markdown(&sheet, args.quick, file))?;
+        outfile::write(
+            "reproduce",
+            file,
+            &results::markdown(&sheet, args.quick, file),
+        )?;
     }
     if !to_stdout {
         view::print(&sheet);
         println!("{} runs simulated, {} from the cache", cost.made, cost.kept);
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Whether every file can be written, and none of them is asked for twice.
-fn outputs(files: &[&Path]) -> Result<(), Failure> {
-    for (index, file) in files.iter().enumerate() {
-        outfile::writable("reproduce", file)?;
-        if files[..index].contains(file) && *file != Path::new("/dev/null") {
-            return Err(Failure::Usage(format!(
-                "reproduce: {} is asked for twice: give each document a file of its own",
-                file.display()
-            )));
-        }
-    }
-    Ok(())
 }
 
 /// The documents asked for, in order.
@@ -199,20 +185,11 @@ fn fill(seed: &str, sheet: &mut Sheet, runs: &Runs, effort: Effort) {
     }
 }
 
-fn write(file: &Path, text: &str) -> Result<(), Failure> {
-    // A pipe or a device is written to; a file is there whole or as it was.
-    let special = file.exists() && !file.is_file();
-    let written = if special {
-        std::fs::write(file, text)
-    } else {
-        runner::whole(file, text.as_bytes())
-    };
-    written.map_err(|error| Failure::Usage(format!("reproduce: {}: {error}", file.display())))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::html::check;
+    use std::path::Path;
 
     /// Everything that needs no simulation.
     fn computed() -> Sheet {
@@ -281,6 +258,7 @@ mod tests {
     #[test]
     fn the_page_fetches_nothing_is_small_and_every_chart_has_words_and_its_figures() {
         let page = html::page(&computed(), true);
+        assert_eq!(check::nested(&page), Ok(()));
         assert!(page.contains("Content-Security-Policy") && page.contains("default-src 'none'"));
         for fetched in [" src=", "<link rel='stylesheet'", "@import", "href='http"] {
             let own = page.split("<script>").next().unwrap();
@@ -290,14 +268,7 @@ mod tests {
         let charts = page.matches("<div class='chart' id=").count();
         assert!(charts >= 5);
         assert_eq!(page.matches("role='img' aria-label=").count(), charts);
-        let specs: Vec<serde_json::Value> = page
-            .split("data-chart=")
-            .skip(1)
-            .map(|rest| {
-                let text = rest.split_once('>').unwrap().1;
-                serde_json::from_str(text.split_once("</script>").unwrap().0).unwrap()
-            })
-            .collect();
+        let specs = check::charts(&page);
         assert_eq!(specs.len(), charts);
         let described = |spec: &serde_json::Value| spec["description"].as_str().unwrap().len() > 40;
         assert!(specs.iter().all(described));

@@ -6,6 +6,7 @@ use super::published::Published;
 use super::reasons;
 use super::sheet::{Cell, Sheet};
 use super::view::{error, figure, maybe, measured_words, remarks, verdict};
+use crate::source::machine::processor;
 use core::fmt::Write;
 use std::path::Path;
 use std::process::Command;
@@ -49,7 +50,7 @@ pub(super) fn markdown(sheet: &Sheet, quick: bool, beside: &Path) -> String {
         },
         commit(beside),
         env!("SIMULATED_CODE_DIGEST"),
-        host()
+        processor()
     );
     let _ = writeln!(text, "**{}.**\n", sheet.summary().line());
     text.push_str(
@@ -306,17 +307,6 @@ fn commit(beside: &Path) -> String {
         }
         _ => "unknown".into(),
     }
-}
-
-/// The host in words: its processor and CPUs.
-pub(super) fn host() -> String {
-    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = text.lines().find(|line| line.starts_with("model name"));
-    let model = model
-        .and_then(|line| line.split_once(": "))
-        .map_or("an unnamed processor", |l| l.1);
-    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    format!("{cpus} CPUs of {}", model.trim())
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@
 //! not kept. No cache directory, no cache: nothing fails for it.
 
 use super::ask::{Ask, Figures, Runs};
+use crate::outfile;
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
@@ -124,23 +125,7 @@ fn keep(file: &Path, key: String, figures: &Figures, seconds: f64) {
     let Ok(text) = serde_json::to_vec(&kept) else {
         return;
     };
-    let _ = whole(file, &text);
-}
-
-/// Writes a file whole or not at all: beside it first, then in its place.
-pub(super) fn whole(file: &Path, text: &[u8]) -> std::io::Result<()> {
-    let folder = file
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    let mut beside = tempfile::Builder::new()
-        .prefix(".flagstone-")
-        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))
-        .tempfile_in(folder.unwrap_or(Path::new(".")))?;
-    std::io::Write::write_all(&mut beside, text)?;
-    beside
-        .persist(file)
-        .map(drop)
-        .map_err(|refused| refused.error)
+    let _ = outfile::whole(file, &text);
 }
 
 /// FNV-1a: names a file; the key inside it decides.

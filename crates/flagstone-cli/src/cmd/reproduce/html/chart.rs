@@ -1,28 +1,18 @@
-//! Charts as specifications for the chart library that the page carries, with the same figures in
-//! words and as a table.
+//! Charts as specifications (`crate::html::chart`), with the same figures in words and as a table.
 //!
 //! ```text
 //!   Chart, Spots, Map ──► specification (JSON) ──► page.js ──► Vega ──► SVG in the page's colours
 //!                    └──► description, table: for readers without a picture
 //! ```
 //!
-//! Colours are the page's own variables, so that light and dark need no second drawing. Places
-//! stand at whole numbers and series a little beside each other: error bars do not hide.
+//! Places stand at whole numbers and series a little beside each other: error bars do not hide.
 
 use crate::cmd::reproduce::view::figure;
+use crate::html::chart::{COLOURS, drawing, look};
+use crate::html::escape;
 use core::fmt::Write;
 use serde_json::{Value, json};
 
-/// Colours by style: 0 and 2 are published, 1 and 6 simulated, 3 our own.
-const COLOURS: [&str; 7] = [
-    "var(--c0)",
-    "var(--c1)",
-    "var(--c2)",
-    "var(--c3)",
-    "var(--c4)",
-    "var(--c5)",
-    "var(--c6)",
-];
 /// Marks by style.
 const SHAPES: [&str; 7] = [
     "circle",
@@ -62,43 +52,6 @@ pub(super) struct Chart {
     pub(super) series: Vec<Series>,
     /// Logarithmic vertical axis.
     pub(super) log: bool,
-}
-
-/// Text that is safe inside elements and attributes.
-pub(super) fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
-        .replace('\'', "&#39;")
-}
-
-/// A place for a drawing, and what is to be drawn there: `language` is the grammar it is in.
-pub(super) fn drawing(id: &str, language: &str, title: &str, words: &str, spec: &Value) -> String {
-    // `</` would end the element that carries the specification.
-    let text = spec.to_string().replace("</", "<\\/");
-    format!(
-        "<div class='chart' id='{id}' role='img' aria-label='{}. {}'></div>\
-         <script type='application/json' data-chart='{id}' data-language='{language}'>{text}</script>",
-        escape(title),
-        escape(words)
-    )
-}
-
-/// How everything looks, in the page's variables.
-fn look() -> Value {
-    let axis = json!({
-        "labelColor": "var(--soft)", "titleColor": "var(--soft)", "gridColor": "var(--line)",
-        "domainColor": "var(--line)", "tickColor": "var(--line)", "labelFontSize": 12,
-        "titleFontSize": 12, "titleFontWeight": "normal"
-    });
-    json!({
-        "background": null,
-        "font": "system-ui, sans-serif",
-        "axis": axis,
-        "legend": { "labelColor": "var(--ink)", "labelFontSize": 13, "labelLimit": 300 },
-        "view": { "stroke": null }
-    })
 }
 
 fn names(styles: &[usize], of: &[&str; 7]) -> Vec<String> {

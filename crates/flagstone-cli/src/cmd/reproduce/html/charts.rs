@@ -1,8 +1,9 @@
 //! Which charts each document gets.
 
-use super::chart::{self, Chart, Series, Spot, escape};
+use super::chart::{self, Chart, Series, Spot};
 use crate::cmd::reproduce::sheet::{Cell, Sheet};
 use crate::cmd::reproduce::{pareto, s1};
+use crate::html::escape;
 
 /// The figures of a document, ready to be put into a page.
 pub(super) fn of(seed: &str, sheet: &Sheet) -> Vec<String> {

@@ -1,28 +1,16 @@
-//! The report as one HTML file: no network, dark and light, for a phone and a keyboard. Charts are
-//! drawn by the library inside the file and have words beside them; all figures are tables too.
-//!
-//! The page forbids itself the network: a browser refuses whatever is not in the file.
+//! The report as one HTML file, in the shell of every report (`crate::html`): charts with words
+//! beside them, and all figures as tables too.
 
 mod chart;
 mod charts;
 
 use super::measured;
 use super::reasons;
-use super::results;
 use super::sheet::{Cell, Sheet};
 use super::view;
-use chart::escape;
+use crate::html::{close, close_table, escape, header_ends, open, open_table};
+use crate::source::machine;
 use core::fmt::Write;
-
-const STYLE: &str = include_str!("page.css");
-const SCRIPT: &str = include_str!("page.js");
-/// The chart library with its licence, as released (ADR 0016).
-const VEGA: &str = include_str!("../../../../data/charts/vega.min.js");
-const VEGA_LITE: &str = include_str!("../../../../data/charts/vega-lite.min.js");
-const LICENCE: &str = include_str!("../../../../data/charts/LICENSE");
-/// What a browser may do with the page: run and draw what is inside, fetch nothing.
-const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; \
-                      style-src 'unsafe-inline'; img-src data:";
 
 /// What the documents are, in their order.
 const TITLES: [(&str, &str); 5] = [
@@ -35,12 +23,9 @@ const TITLES: [(&str, &str); 5] = [
 
 /// The page.
 pub(super) fn page(sheet: &Sheet, quick: bool) -> String {
-    let mut page = format!(
-        "<!doctype html><html lang='en'><head><meta charset='utf-8'>\
-         <meta http-equiv='Content-Security-Policy' content=\"{POLICY}\">\
-         <meta name='viewport' content='width=device-width, initial-scale=1'>\
-         <link rel='icon' href='data:,'><title>Flagstone: five published trade-offs</title>\
-         <style>{STYLE}</style></head><body><header><h1>Five published trade-offs, regenerated</h1>"
+    let mut page = open(
+        "Flagstone: five published trade-offs",
+        "Five published trade-offs, regenerated",
     );
     let _ = write!(
         page,
@@ -57,7 +42,7 @@ pub(super) fn page(sheet: &Sheet, quick: bool) -> String {
     let _ = write!(
         page,
         "<p class='note'>Written by flagstone reproduce on {}; simulated code {}; first seed {}.</p>",
-        escape(&results::host()),
+        escape(&machine::processor()),
         env!("SIMULATED_CODE_DIGEST"),
         sheet.first_seed
     );
@@ -67,10 +52,7 @@ pub(super) fn page(sheet: &Sheet, quick: bool) -> String {
              not settled.</p>",
         );
     }
-    page.push_str(
-        "<noscript><p class='note'>Charts are drawn by a script in this file; without scripts every \
-         figure is in the tables.</p></noscript></header>",
-    );
+    header_ends(&mut page);
     contents(&mut page, sheet);
     page.push_str("<main>");
     for (seed, title) in present(sheet) {
@@ -89,11 +71,7 @@ pub(super) fn page(sheet: &Sheet, quick: bool) -> String {
     measured_rows(&mut page, sheet);
     settings(&mut page, sheet);
     page.push_str("</main>");
-    let _ = write!(
-        page,
-        "<!--\n{LICENCE}\n--><script>{VEGA}</script><script>{VEGA_LITE}</script><script>{SCRIPT}</script>"
-    );
-    page.push_str("</body></html>\n");
+    close(&mut page);
     page
 }
 
@@ -123,11 +101,10 @@ fn cells(page: &mut String, sheet: &Sheet, seed: &str) {
         .collect();
     let _ = write!(
         page,
-        "<details><summary>All {} cells of {seed}</summary><div class='wide' role='region' \
-         tabindex='0' aria-label='All cells of {seed}'><table><tr>",
+        "<details><summary>All {} cells of {seed}</summary>",
         cells.len()
     );
-    for head in [
+    let heads = [
         "table",
         "row",
         "column",
@@ -140,10 +117,8 @@ fn cells(page: &mut String, sheet: &Sheet, seed: &str) {
         "flagstone",
         "how",
         "remark",
-    ] {
-        let _ = write!(page, "<th scope='col'>{head}</th>");
-    }
-    page.push_str("</tr>");
+    ];
+    open_table(page, &format!("All cells of {seed}"), &heads);
     for cell in cells {
         let known = &cell.published;
         let how = match &cell.profile {
@@ -170,15 +145,13 @@ fn cells(page: &mut String, sheet: &Sheet, seed: &str) {
             escape(cell.reason.as_deref().unwrap_or(""))
         );
     }
-    page.push_str("</table></div></details>");
+    close_table(page);
+    page.push_str("</details>");
 }
 
 fn targets(page: &mut String, sheet: &Sheet) {
-    page.push_str(
-        "<section id='targets'><h2>What the flagstone policy should reach</h2><div class='wide' \
-         role='region' tabindex='0' aria-label='Targets'><table><tr><th scope='col'>reached</th>\
-         <th scope='col'>wanted</th><th scope='col'>found</th></tr>",
-    );
+    page.push_str("<section id='targets'><h2>What the flagstone policy should reach</h2>");
+    open_table(page, "Targets", &["reached", "wanted", "found"]);
     for target in &sheet.targets {
         let reached = match target.reached {
             Some(true) => "yes",
@@ -193,7 +166,8 @@ fn targets(page: &mut String, sheet: &Sheet) {
             escape(&target.found)
         );
     }
-    page.push_str("</table></div></section>");
+    close_table(page);
+    page.push_str("</section>");
 }
 
 fn measured_rows(page: &mut String, sheet: &Sheet) {
@@ -206,9 +180,12 @@ fn measured_rows(page: &mut String, sheet: &Sheet) {
     if !rows.is_empty() {
         page.push_str(
             "<p class='note'>Medians of runs taken in turns, with their range. Less is better; ranges \
-             that overlap are a tie.</p><div class='wide' role='region' tabindex='0' \
-             aria-label='Measured rows'><table><tr><th scope='col'>row</th><th scope='col'>figure</th>\
-             <th scope='col'>flagstone</th><th scope='col'>others</th><th scope='col'>flagstone is</th></tr>",
+             that overlap are a tie.</p>",
+        );
+        open_table(
+            page,
+            "Measured rows",
+            &["row", "figure", "flagstone", "others", "flagstone is"],
         );
         for row in &rows {
             let [name, rest @ ..] = view::measured_words(row);
@@ -218,7 +195,7 @@ fn measured_rows(page: &mut String, sheet: &Sheet) {
             }
             page.push_str("</tr>");
         }
-        page.push_str("</table></div>");
+        close_table(page);
     }
     page.push_str("</section>");
 }
