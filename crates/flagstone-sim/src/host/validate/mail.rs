@@ -3,14 +3,14 @@
 use super::super::ground::{Ground, Hall, Really, Source};
 use super::super::threads::{Meeting, Stretch, at_best_pace, on_each};
 use super::row::Seen;
-use crate::workload::one_alloc_n_free::{self, COUNT};
+use crate::workload::one_alloc_n_free::{self, BUNDLE, COUNT};
 use crate::workload::stage::Stage;
 use core::cell::Cell;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A mailbox that holds a whole round: filled in order, with one atomic step each way.
+/// A mailbox that holds a whole round: filled in order, with one atomic step for each bundle each way.
 #[repr(align(128))]
 struct Mail {
     posted: AtomicU64,
@@ -29,13 +29,15 @@ impl Mail {
     fn post(&self, object: NonNull<u8>, at: &Cell<u64>) {
         self.letters[at.get() as usize].store(object.as_ptr(), Ordering::Relaxed);
         at.set(at.get() + 1);
-        self.posted.fetch_add(1, Ordering::AcqRel);
+        if at.get().is_multiple_of(BUNDLE) {
+            self.posted.fetch_add(BUNDLE, Ordering::AcqRel);
+        }
     }
 
     /// The letter after `at`, once it is there. Low bits count letters, high ones fetches.
     fn fetch(&self, at: &Cell<u64>) -> NonNull<u8> {
         const FETCHED: u64 = 1 << 32;
-        loop {
+        while at.get().is_multiple_of(BUNDLE) {
             let posted = self.posted.fetch_add(FETCHED, Ordering::AcqRel) % FETCHED;
             if posted > at.get() {
                 break;
