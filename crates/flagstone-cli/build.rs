@@ -27,7 +27,7 @@ fn main() {
         Some(file) => (PathBuf::from(file), "an unknown commit".to_owned()),
         None => (build(crates, &out), commit(crates)),
     };
-    println!("cargo::rustc-env=FLAGSTONE_COMMIT={commit}");
+    println!("cargo::rustc-env=LIBRARY_COMMIT={commit}");
     let bytes = fs::read(&library).unwrap_or_else(|error| panic!("{}: {error}", library.display()));
     fs::write(out.join(LIBRARY), &bytes).expect("OUT_DIR is writable");
     println!(

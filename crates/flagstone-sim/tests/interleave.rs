@@ -4,10 +4,10 @@
 use flagstone_sim::interleave::{POLICIES, check};
 use rayon::prelude::*;
 
-/// Seeds run here; `FLAGSTONE_SEEDS` asks for more.
+/// Seeds run here; `FLAGSTONE_SEEDS` asks for more or fewer.
 fn seeds() -> u64 {
     let asked = std::env::var("FLAGSTONE_SEEDS").ok();
-    asked.and_then(|word| word.parse().ok()).unwrap_or(400)
+    asked.and_then(|word| word.parse().ok()).unwrap_or(10_000)
 }
 
 #[test]

@@ -271,7 +271,7 @@ fn finish(args: &Args, bench: &Bench, on: &[Allocator], results: &[Measured]) ->
         let list: &[_] = if spoken_of { &list } else { &[] };
         let about = html::About {
             machine: machine::machine(),
-            commit: env!("FLAGSTONE_COMMIT"),
+            commit: env!("LIBRARY_COMMIT"),
             library: allocators::flagstone_origin(args.lib.as_deref()),
             runs: bench.runs,
             full: bench.scale == Scale::Full,
