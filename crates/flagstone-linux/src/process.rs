@@ -43,6 +43,7 @@ pub fn name(buffer: &mut [u8; 16]) -> &[u8] {
 
 /// The process's number, asked of the kernel each time: a child that shares memory with its
 /// parent has another one.
+#[inline(always)]
 #[must_use]
 pub fn id() -> i32 {
     // SAFETY: the call has no arguments and no effects.

@@ -281,6 +281,11 @@ impl Memmap {
         self.page_size.bytes() * 8
     }
 
+    /// Address space of so many pages: data, descriptors, page map, resident bits.
+    pub(super) fn span_of(&self, pages: usize) -> usize {
+        pages * (self.page_size.bytes() + self.spacing.bytes() + 1) + pages / 8
+    }
+
     /// Gives up the pages `end..old`, and what was to be known about them. The page map and the
     /// resident bits are one prefix of all pages: of those, only the `last` zone gives something up.
     ///

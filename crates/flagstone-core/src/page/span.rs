@@ -19,7 +19,7 @@ use crate::platform::Platform;
 
 /// What the heap keeps of the address space a lowered limit leaves, in quarters. Blocks that need more
 /// of the rest take it later ([`PageAllocator::make_room`]); the program's own mappings cannot.
-const KEPT_QUARTERS: i128 = 3;
+const KEPT_QUARTERS: isize = 3;
 
 impl<P: Platform> PageAllocator<P> {
     /// A limit was lowered: gives up address space without memory, so that a quarter of what the
@@ -27,6 +27,8 @@ impl<P: Platform> PageAllocator<P> {
     ///
     /// Pages in use stay where they are. What was given up does not come back. A zone whose lock is
     /// out of reach keeps its part.
+    #[cold]
+    #[inline(never)]
     pub fn fit_address_space(&self) {
         if let Some(room) = self.room() {
             self.keep_at_most(room * KEPT_QUARTERS / 4);
@@ -35,38 +37,39 @@ impl<P: Platform> PageAllocator<P> {
 
     /// Gives up so much that `bytes` can be mapped; `false` if there is not so much, or if nothing
     /// limits address space.
+    #[cold]
+    #[inline(never)]
     pub fn make_room(&self, bytes: usize) -> bool {
-        match self.room() {
-            Some(room) if room >= bytes as i128 => self.keep_at_most(room - bytes as i128),
+        match (self.room(), isize::try_from(bytes)) {
+            (Some(room), Ok(bytes)) if room >= bytes => self.keep_at_most(room - bytes),
             _ => false,
         }
     }
 
     /// Bytes that could be mapped if all address space without memory were given up.
-    fn room(&self) -> Option<i128> {
+    fn room(&self) -> Option<isize> {
         let left = P::address_space_left()?;
-        Some(left as i128 + self.unused() as i128)
+        Some(left + self.memmap().span_of(self.unused()) as isize)
     }
 
-    /// Bytes of address space without memory.
+    /// Pages without memory.
     fn unused(&self) -> usize {
-        let pages = self.zones().map(|zone| zone.unused(self.memmap())).sum();
-        PageCount(pages).bytes(self.page_size())
+        self.zones().map(|zone| zone.unused(self.memmap())).sum()
     }
 
     /// Gives up all address space without memory but `keep` bytes, every zone the same part of its
     /// own; whether that was any.
-    fn keep_at_most(&self, keep: i128) -> bool {
-        let keep = usize::try_from(keep).unwrap_or(0);
-        let unused = self.unused();
-        if keep >= unused {
+    fn keep_at_most(&self, keep: isize) -> bool {
+        let (keep, unused) = (usize::try_from(keep).unwrap_or(0), self.unused());
+        if keep >= self.memmap().span_of(unused) {
             return false;
         }
+        let keep = keep / self.memmap().span_of(8) * 8;
         let zones = self.zones().count();
         let mut any = false;
         for (index, zone) in self.zones().enumerate() {
-            let pages = zone.unused(self.memmap()) as u128 * keep as u128 / unused as u128;
-            let kept = PageCount(pages as usize);
+            let kept = zone.unused(self.memmap()) as u64 * keep as u64 / unused as u64;
+            let kept = PageCount(kept as usize);
             any |= zone.give_up_span(self.memmap(), kept, index == zones - 1);
         }
         any
