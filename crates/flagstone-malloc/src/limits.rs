@@ -2,62 +2,38 @@
 //!
 //! The kernel counts what a library reserved like any mapping. Below a limit lowered to less than
 //! that, nothing could be mapped any more, no thread's stack and no library. So `setrlimit` and
-//! `prlimit` are interposed, and after a change the heap keeps half of what is left. A limit that
-//! is changed from outside, or by a bare system call, is met at the next huge block.
+//! `prlimit` are interposed, and after a change the heap keeps three quarters of what is left. A
+//! limit that is changed from outside, or by a bare system call, is met at the next huge block.
 
 use crate::fork::in_its_process;
 use crate::init::static_heap;
 use core::ffi::{c_int, c_uint};
 use libc::{pid_t, rlimit};
 
-/// Sets a limit of this process.
-///
-/// # Safety
-/// 1. `new` is valid.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn setrlimit(resource: c_uint, new: *const rlimit) -> c_int {
-    // SAFETY: obligation 1.
-    unsafe { change(0, resource, new, core::ptr::null_mut()) }
+/// A function under its own name and the one with 64 bits, which all numbers have here.
+macro_rules! under_names {
+    ($doc:literal, [$($name:ident)*], $arguments:tt => $call:expr) => {$(
+        #[doc = $doc]
+        ///
+        /// # Safety
+        /// 1. Pointers are null, where that means something, or valid.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name $arguments -> c_int {
+            // SAFETY: obligation 1.
+            unsafe { $call }
+        }
+    )*};
 }
 
-/// The same: all numbers have 64 bits.
-///
-/// # Safety
-/// 1. As for [`setrlimit`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn setrlimit64(resource: c_uint, new: *const rlimit) -> c_int {
-    // SAFETY: obligation 1.
-    unsafe { change(0, resource, new, core::ptr::null_mut()) }
+under_names! {
+    "Sets a limit of this process.", [setrlimit setrlimit64],
+    (resource: c_uint, new: *const rlimit) => change(0, resource, new, core::ptr::null_mut())
 }
 
-/// Sets and asks for a limit of any process.
-///
-/// # Safety
-/// 1. `new` and `old` are null or valid.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn prlimit(
-    pid: pid_t,
-    resource: c_uint,
-    new: *const rlimit,
-    old: *mut rlimit,
-) -> c_int {
-    // SAFETY: obligation 1.
-    unsafe { change(pid, resource, new, old) }
-}
-
-/// The same: all numbers have 64 bits.
-///
-/// # Safety
-/// 1. As for [`prlimit`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn prlimit64(
-    pid: pid_t,
-    resource: c_uint,
-    new: *const rlimit,
-    old: *mut rlimit,
-) -> c_int {
-    // SAFETY: obligation 1.
-    unsafe { change(pid, resource, new, old) }
+under_names! {
+    "Sets and asks for a limit of any process.", [prlimit prlimit64],
+    (pid: pid_t, resource: c_uint, new: *const rlimit, old: *mut rlimit) =>
+        change(pid, resource, new, old)
 }
 
 /// # Safety

@@ -293,26 +293,25 @@ impl Memmap {
     /// 1. `end..old` are the last pages of a zone that were not given up yet; they were never
     ///    committed, and never will be.
     pub(super) unsafe fn give_up<P: Platform>(&self, end: Pfn, old: Pfn, last: bool) {
-        let each = self.spacing.bytes();
-        let [data, map, resident] = [self.data, self.map, self.resident.base()];
-        let (bytes, known) = (self.page_size.bytes(), |pfn: Pfn| {
+        let (page, each) = (self.page_size.bytes(), self.spacing.bytes());
+        let known = |pfn: Pfn| {
             pfn.index()
                 .next_multiple_of(self.unit())
                 .min(self.pages as usize)
-        });
-        let mut parts = [
-            (data, end.index() * bytes, old.index() * bytes),
-            (self.descriptors, end.index() * each, old.index() * each),
-            (map, known(end), known(old)),
-            (resident, known(end) / 8, known(old) / 8),
-        ];
-        let parts = if last {
-            &mut parts[..]
-        } else {
-            &mut parts[..2]
         };
-        for (part, from, to) in parts {
-            let (from, to) = (from.next_multiple_of(bytes), *to & !(bytes - 1));
+        let of_zone = [
+            (self.data, end.index() * page, old.index() * page),
+            (self.descriptors, end.index() * each, old.index() * each),
+        ];
+        let of_all = [
+            (self.map, known(end), known(old)),
+            (self.resident.base(), known(end) / 8, known(old) / 8),
+        ];
+        for (part, from, to) in of_zone
+            .into_iter()
+            .chain(of_all.into_iter().filter(|_| last))
+        {
+            let (from, to) = (from.next_multiple_of(page), to & !(page - 1));
             if from < to {
                 // SAFETY: obligation 1; whole pages inside the part.
                 unsafe { P::release(part.byte_add(from), to - from) };

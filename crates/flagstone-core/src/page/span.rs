@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   start            frontier     committed         new end                       end
-//!     │ used            │            │ kept: half of    │ given up: data,           │
-//!     │                 │            │ what is left     │ descriptors, page map     │
+//!     │ used            │            │ kept             │ given up: data,           │
+//!     │                 │            │                  │ descriptors, page map     │
 //! ```
 //!
 //! A system counts a reservation like any mapping. Under a limit lowered at run time below what the
@@ -30,9 +30,7 @@ impl<P: Platform> PageAllocator<P> {
     #[cold]
     #[inline(never)]
     pub fn fit_address_space(&self) {
-        if let Some(room) = self.room() {
-            self.keep_at_most(room * KEPT_QUARTERS / 4);
-        }
+        self.keep(|room| Some(room * KEPT_QUARTERS / 4));
     }
 
     /// Gives up so much that `bytes` can be mapped; `false` if there is not so much, or if nothing
@@ -40,37 +38,35 @@ impl<P: Platform> PageAllocator<P> {
     #[cold]
     #[inline(never)]
     pub fn make_room(&self, bytes: usize) -> bool {
-        match (self.room(), isize::try_from(bytes)) {
-            (Some(room), Ok(bytes)) if room >= bytes => self.keep_at_most(room - bytes),
-            _ => false,
-        }
+        let Ok(bytes) = isize::try_from(bytes) else {
+            return false;
+        };
+        self.keep(|room| Some(room - bytes).filter(|kept| *kept >= 0))
     }
 
-    /// Bytes that could be mapped if all address space without memory were given up.
-    fn room(&self) -> Option<isize> {
-        let left = P::address_space_left()?;
-        Some(left + self.memmap().span_of(self.unused()) as isize)
-    }
-
-    /// Pages without memory.
-    fn unused(&self) -> usize {
-        self.zones().map(|zone| zone.unused(self.memmap())).sum()
-    }
-
-    /// Gives up all address space without memory but `keep` bytes, every zone the same part of its
-    /// own; whether that was any.
-    fn keep_at_most(&self, keep: isize) -> bool {
-        let (keep, unused) = (usize::try_from(keep).unwrap_or(0), self.unused());
-        if keep >= self.memmap().span_of(unused) {
+    /// Gives up address space without memory but for what `part` says of the room: of the bytes that
+    /// could be mapped if all of it were given up. Every zone keeps the same part of its own. Whether
+    /// anything was given up.
+    fn keep(&self, part: impl FnOnce(isize) -> Option<isize>) -> bool {
+        let Some(left) = P::address_space_left() else {
+            return false;
+        };
+        let map = self.memmap();
+        let unused: usize = self.zones().map(|zone| zone.unused(map)).sum();
+        let bytes = map.span_of(unused);
+        let Some(kept) = part(left + bytes as isize) else {
+            return false;
+        };
+        let kept = usize::try_from(kept).unwrap_or(0);
+        if kept >= bytes {
             return false;
         }
-        let keep = keep / self.memmap().span_of(8) * 8;
+        let kept = kept / map.span_of(8) * 8;
         let zones = self.zones().count();
         let mut any = false;
         for (index, zone) in self.zones().enumerate() {
-            let kept = zone.unused(self.memmap()) as u64 * keep as u64 / unused as u64;
-            let kept = PageCount(kept as usize);
-            any |= zone.give_up_span(self.memmap(), kept, index == zones - 1);
+            let own = zone.unused(map) as u64 * kept as u64 / unused as u64;
+            any |= zone.give_up_span(map, PageCount(own as usize), index == zones - 1);
         }
         any
     }

@@ -14,45 +14,43 @@ fn world() -> (Directory, Topology, Costs) {
     )
 }
 
+/// Each write by a CPU at a time ends when it should.
+fn writes(
+    (lines, t, c): &mut (Directory, Topology, Costs),
+    home: u32,
+    steps: &[(u32, Ps, Ps, &str)],
+) {
+    for &(cpu, at, end, why) in steps {
+        assert_eq!(lines.write(home, cpu, at, t, c), end, "{why}");
+    }
+}
+
 #[test]
 fn a_line_costs_its_distance_and_hot_lines_queue() {
-    let (mut lines, t, c) = world();
-    let home = lines.home((1 << 40) + 64);
-    assert_eq!(lines.write(home, 0, 0, &t, &c), 110 * NS, "from memory");
-    assert_eq!(
-        lines.write(home, 0, 200 * NS, &t, &c),
-        200 * NS + 1500,
-        "in L1"
-    );
-    assert_eq!(
-        lines.write(home, 56, 300 * NS, &t, &c),
-        470 * NS,
-        "across sockets"
-    );
-    assert_eq!(
-        lines.write(home, 57, 300 * NS, &t, &c),
-        524 * NS,
-        "waits for the journey before"
-    );
+    let mut world = world();
+    let home = world.0.home((1 << 40) + 64);
+    let steps = [
+        (0, 0, 110 * NS, "from memory"),
+        (0, 200 * NS, 200 * NS + 1500, "in L1"),
+        (56, 300 * NS, 470 * NS, "across sockets"),
+        (57, 300 * NS, 524 * NS, "waits for the journey before"),
+    ];
+    writes(&mut world, home, &steps);
 }
 
 #[test]
 fn the_last_owner_keeps_a_line_until_the_request_has_arrived() {
-    let (mut lines, t, mut c) = world();
-    c.linger = 512;
-    let home = lines.home(1 << 40);
-    lines.write(home, 0, 0, &t, &c);
-    assert_eq!(lines.write(home, 1, 200 * NS, &t, &c), 254 * NS);
-    assert_eq!(
-        lines.write(home, 0, 226 * NS, &t, &c),
-        226 * NS + 1500,
-        "half of the way not over"
-    );
-    assert_eq!(
-        lines.write(home, 0, 240 * NS, &t, &c),
-        308 * NS,
-        "gone: waits for its arrival and fetches it back"
-    );
+    let mut world = world();
+    world.2.linger = 512;
+    let home = world.0.home(1 << 40);
+    let gone = "gone: waits for its arrival and fetches it back";
+    let steps = [
+        (0, 0, 110 * NS, "from memory"),
+        (1, 200 * NS, 254 * NS, "from the other CPU"),
+        (0, 226 * NS, 226 * NS + 1500, "half of the way not over"),
+        (0, 240 * NS, 308 * NS, gone),
+    ];
+    writes(&mut world, home, &steps);
 }
 
 #[test]
