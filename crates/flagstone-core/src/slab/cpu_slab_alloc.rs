@@ -414,33 +414,6 @@ impl<P: Platform> Slabs<P> {
             }
         }
     }
-
-    /// Puts a slab on a node's list, at the price of the lines that change.
-    pub(crate) fn list_add(&self, node: &Node, list: &mut PartialList, pfn: Pfn, end: End) {
-        let neighbour = match end {
-            End::Head => list.head(),
-            End::Tail => list.tail(),
-        };
-        self.touch_neighbour(neighbour);
-        P::touch(Line::Node, node.address(), Access::Write);
-        node.link(list, |pfn| self.pages().descriptor(pfn), pfn, end);
-    }
-
-    /// Takes a slab off a node's list, at the price of the lines that change.
-    pub(crate) fn list_remove(&self, node: &Node, list: &mut PartialList, pfn: Pfn) {
-        let descriptor = self.pages().descriptor(pfn);
-        self.touch_neighbour(Pfn(descriptor.next.load(Relaxed)));
-        self.touch_neighbour(Pfn(descriptor.prev.load(Relaxed)));
-        P::touch(Line::Node, node.address(), Access::Write);
-        node.unlink(list, |pfn| self.pages().descriptor(pfn), pfn);
-    }
-
-    fn touch_neighbour(&self, pfn: Pfn) {
-        if pfn.is_some() {
-            let descriptor: *const _ = self.pages().descriptor(pfn);
-            P::touch(Line::Slab, descriptor.cast(), Access::Write);
-        }
-    }
 }
 
 /// A walk over a node's list: what it took.

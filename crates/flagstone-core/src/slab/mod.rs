@@ -8,7 +8,7 @@
 //!        │ barn: full sheaves, empty ones   │            barn.rs        one short lock
 //!        └───┬──────────────────────────────┘
 //!            │  refill.rs   flush.rs
-//!        partial list  slab ⇄ slab ⇄ slab                node.rs        list lock
+//!        partial list  slab ⇄ slab ⇄ slab                node.rs, lists.rs   list lock
 //!            │         [o o o . o . . o | tail]          slab.rs        one compare-and-swap
 //!        page layer                                      page/
 //! ```
@@ -33,6 +33,7 @@ mod engine;
 mod flush;
 mod geometry;
 mod index_set;
+mod lists;
 mod means;
 mod node;
 mod orphans;

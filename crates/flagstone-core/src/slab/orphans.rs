@@ -15,28 +15,16 @@ use super::cache::Cache;
 use super::node::{End, Node, PartialList};
 use super::slabs::Slabs;
 use crate::base::{NodeId, Pfn};
-use crate::platform::{Guard, Platform, Reentered};
+use crate::platform::Platform;
 
 impl<P: Platform> Slabs<P> {
-    /// A node's partial list with its lock, and on it what handlers had to leave.
-    ///
-    /// # Errors
-    /// `Reentered` on top of the lock's holder.
-    #[inline]
-    pub(crate) fn list<'a>(&self, node: &'a Node) -> Result<Guard<'a, P, PartialList>, Reentered> {
-        let mut list = node.list().lock::<P>()?;
-        if node.has_orphans() {
-            self.adopt(node, &mut list);
-        }
-        Ok(list)
-    }
-
+    /// Puts them on the list, whose lock is held.
     #[cold]
     #[inline(never)]
-    fn adopt(&self, node: &Node, list: &mut PartialList) {
+    pub(super) fn adopt(&self, node: &Node, list: &mut PartialList) {
         let at = |pfn| self.pages().descriptor(pfn);
         for pfn in node.orphans.take(|pfn| &at(pfn).next) {
-            node.link(list, at, pfn, End::Tail);
+            self.list_add(node, list, pfn, End::Tail);
         }
     }
 

@@ -81,7 +81,6 @@ impl<P: Platform> Slabs<P> {
             return 0;
         };
         P::touch(Line::Node, node.address(), Access::Write);
-        let at = |pfn| self.pages().descriptor(pfn);
         let (mut found, mut free) = (0, 0);
         while free < want && found < ISOLATED_MAX && list.head().is_some() {
             let pfn = list.head();
@@ -93,7 +92,7 @@ impl<P: Platform> Slabs<P> {
                 Access::Write,
             );
             free += slab.state().free();
-            node.unlink(&mut list, at, pfn);
+            self.list_remove(node, &mut list, pfn);
             isolated[found] = pfn;
             found += 1;
         }
@@ -111,7 +110,6 @@ impl<P: Platform> Slabs<P> {
                 return;
             };
             P::touch(Line::Node, node.address(), Access::Write);
-            let at = |pfn| self.pages().descriptor(pfn);
             for &pfn in slabs.iter().rev() {
                 // SAFETY: the caller isolated these slabs.
                 let slab = unsafe { Slab::at(self, cache, pfn) };
@@ -119,7 +117,7 @@ impl<P: Platform> Slabs<P> {
                     surplus[surplus_len] = pfn;
                     surplus_len += 1;
                 } else {
-                    node.link(&mut list, at, pfn, end);
+                    self.list_add(node, &mut list, pfn, end);
                 }
             }
         }
@@ -234,7 +232,6 @@ impl<P: Platform> Slabs<P> {
         }
         let mut list = self.list(node).ok()?;
         P::touch(Line::Node, node.address(), Access::Write);
-        let at = |pfn| self.pages().descriptor(pfn);
         let pfn = list.head();
         if !pfn.is_some() {
             return None;
@@ -244,12 +241,12 @@ impl<P: Platform> Slabs<P> {
         if slab.state().free() == 1 {
             // Unlink before the last object goes: a full slab is on no list, and the free that
             // makes it partial again waits for this lock.
-            node.unlink(&mut list, at, pfn);
+            self.list_remove(node, &mut list, pfn);
         }
         let object = slab.take_one();
         let listed = slab.descriptor.has(crate::page::flag::ON_LIST);
         if !listed && !slab.state().is_full() {
-            node.link(&mut list, at, pfn, End::Head);
+            self.list_add(node, &mut list, pfn, End::Head);
         }
         object
     }

@@ -157,7 +157,7 @@ impl<P: Platform> Slabs<P> {
                     // SAFETY: slabs on the list are live slabs of the cache.
                     let slab = unsafe { Slab::at(self, cache, pfn) };
                     if slab.state().is_empty() && slab.is_idle() {
-                        node.unlink(&mut list, at, pfn);
+                        self.list_remove(node, &mut list, pfn);
                         empty[found] = pfn;
                         found += 1;
                     }

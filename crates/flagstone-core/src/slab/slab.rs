@@ -329,7 +329,6 @@ impl<'a, P: Platform> Slab<'a, P> {
         if !self.swap_state(before, after) {
             return false;
         }
-        let at = |pfn| self.slabs.pages().descriptor(pfn);
         let on_list = self.descriptor.has(flag::ON_LIST);
         let surplus = after.is_empty() && node.nr_partial() >= self.cache.min_partial();
         if before.is_full() {
@@ -338,9 +337,9 @@ impl<'a, P: Platform> Slab<'a, P> {
                 self.slabs.give_back_slab(self);
                 return true;
             }
-            node.link(&mut list, at, self.pfn, End::Tail);
+            self.slabs.list_add(node, &mut list, self.pfn, End::Tail);
         } else if on_list && surplus {
-            node.unlink(&mut list, at, self.pfn);
+            self.slabs.list_remove(node, &mut list, self.pfn);
             drop(list);
             self.slabs.give_back_slab(self);
         }

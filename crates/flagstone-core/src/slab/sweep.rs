@@ -134,13 +134,12 @@ impl<P: Platform> Slabs<P> {
         let Ok(mut list) = self.list(node) else {
             return 0;
         };
-        let at = |pfn| self.pages().descriptor(pfn);
         for (found, cell) in batch.iter_mut().enumerate() {
             let pfn = list.head();
             if !pfn.is_some() {
                 return found;
             }
-            node.unlink(&mut list, at, pfn);
+            self.list_remove(node, &mut list, pfn);
             *cell = pfn;
         }
         batch.len()
