@@ -1,6 +1,7 @@
 //! The core on the Linux world, and a task's stage on it.
 
 use super::threads::{Stretch, Watch};
+use super::way::Trail;
 use crate::chance::Chance;
 use crate::workload::random_mix::Classes;
 use crate::workload::stage::{Block, INBOX, Stage};
@@ -160,6 +161,7 @@ pub struct Hall {
     pool: Mutex<VecDeque<Arrays>>,
     stop: AtomicBool,
     origin: Instant,
+    trail: Trail,
 }
 
 /// Blocks on their way from thread to thread.
@@ -182,12 +184,22 @@ impl Hall {
             pool: Mutex::default(),
             stop: AtomicBool::new(false),
             origin: Instant::now(),
+            trail: Trail::new(),
         }
     }
 
     /// Asks every task to end.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// What a line takes on its way to `task` from the other one just now; `None` unless there are two
+    /// and the other one looked last.
+    #[must_use]
+    pub fn way_to(&self, task: usize) -> Option<f64> {
+        (self.inboxes.len() == 2)
+            .then(|| self.trail.look(task))
+            .flatten()
     }
 
     /// When the run began.
@@ -301,7 +313,10 @@ impl<A: Source> Stage for Really<'_, A> {
         self.operations.set(operations);
         if operations == self.cut_every {
             self.operations.set(0);
-            self.cut(operations);
+            let task = self.task as usize;
+            let way = || self.hall.way_to(task);
+            let stretch = self.watch.borrow_mut().cut_on_way(operations, way);
+            self.stretches.borrow_mut().push(stretch);
         }
     }
 

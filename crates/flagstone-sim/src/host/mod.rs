@@ -5,6 +5,7 @@
 //!   pace       how fast a CPU is just now
 //!   ground     the core on the Linux world; a task's stage on it
 //!   probe      what single steps cost: lines, atomics, faults, wake-ups        ─┐
+//!   way        how long a line travels just now
 //!   pair       all that two CPUs do to each other's lines                       │
 //!   steps      small loops through the core, here and on the virtual machine   ─┼─► profile
 //!   solve      prices of the core's work from the two                          ─┘
@@ -26,3 +27,4 @@ pub mod solve;
 pub mod steps;
 pub mod threads;
 pub mod validate;
+mod way;

@@ -21,16 +21,31 @@ const BUDGET: Duration = Duration::from_millis(250);
 /// would take too long; four times that of most machines.
 const FAR_BYTES: usize = 192 << 20;
 
+/// On lines of its own.
+#[derive(Debug)]
 #[repr(align(128))]
-struct Padded<T>(T);
+pub struct Padded<T>(pub T);
 
 /// A load from this CPU's own cache that the next one waits for, in ns.
 #[must_use]
 pub fn own_line() -> f64 {
-    const LINES: usize = 64;
+    chased::<64>()
+}
+
+/// The same from the cache behind the first: all of an allocator's lines that are here do not fit that.
+#[must_use]
+pub fn near_line() -> f64 {
+    // 128 KiB, so that a quarter of it at most is in a first cache, and not on the way to a third one.
+    chased::<1024>()
+}
+
+/// Nanoseconds of a load among so many lines, in an order no prefetcher guesses.
+fn chased<const LINES: usize>() -> f64 {
     const STEPS: u64 = 200_000;
+    // Five times and an odd number on: all of a power of two are met.
+    let next = |index: usize| (index * 5 + 3) % LINES;
     let ring: Vec<Padded<AtomicU64>> = (0..LINES)
-        .map(|index| Padded(AtomicU64::new(((index + 1) % LINES) as u64)))
+        .map(|index| Padded(AtomicU64::new(next(index) as u64)))
         .collect();
     time(STEPS, BUDGET, || {
         let mut at = 0;
@@ -175,8 +190,17 @@ fn add_above(word: &AtomicU64) -> u64 {
 /// just written, less what one of them takes on a line that is here.
 #[must_use]
 pub fn transfer(from: usize, to: usize) -> f64 {
-    const ROUNDS: u64 = 400;
-    let both = after_another_wrote(from, to, ROUNDS, |field| {
+    transfer_of(from, to, 400)
+}
+
+/// The same at a glance: a millisecond or two.
+#[must_use]
+pub fn transfer_now(from: usize, to: usize) -> f64 {
+    transfer_of(from, to, 20)
+}
+
+fn transfer_of(from: usize, to: usize, rounds: u64) -> f64 {
+    let both = after_another_wrote(from, to, rounds, |field| {
         let first = field.walk(add_above);
         (first - field.walk(add_above)).max(0.1)
     });

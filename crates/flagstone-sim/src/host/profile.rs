@@ -116,7 +116,7 @@ fn measure_here(found: &Found) -> Result<Calibration, String> {
         found.model.replace('"', "'")
     );
     topology(&mut page, found);
-    let own = probe::own_line();
+    let (own, near_line) = (probe::own_line(), probe::near_line());
     let locked = probe::atomic();
     let atomic = (locked.ns - own).max(0.1);
     let (dram, line) = probe::memory();
@@ -247,17 +247,21 @@ fn measure_here(found: &Found) -> Result<Calibration, String> {
     // What is solved for goes where it belongs.
     let places = [at_own, at_lock, at_work];
     let usual = PRICES.map(|(_, usual)| usual);
-    let draft = insert(&page.0, places, &solved_lines(usual, own, None));
+    let draft = insert(&page.0, places, &solved_lines(usual, near_line, None));
     let machine = Machine::parse("this-machine", &draft)?;
     let equations = solve::equations(&machine, LOOPS)?;
-    let prices = solve::solve(&equations, own);
-    let draft = insert(&page.0, places, &solved_lines(prices, own, None));
+    let prices = solve::solve(&equations, near_line);
+    let draft = insert(&page.0, places, &solved_lines(prices, near_line, None));
     let mut machine = Machine::parse("this-machine", &draft)?;
     if let Some(pair) = pair {
         pair.solve(&mut machine);
     }
     let lock = pair.map(|pair| (pair, machine));
-    let text = insert(&page.0, places, &solved_lines(prices, own, lock.as_ref()));
+    let text = insert(
+        &page.0,
+        places,
+        &solved_lines(prices, near_line, lock.as_ref()),
+    );
     let machine = Machine::parse("this-machine", &text)?;
     Ok(Calibration {
         machine,
@@ -299,12 +303,14 @@ fn insert(text: &str, places: [usize; 3], lines: &[String; 3]) -> String {
 /// what two CPUs showed, and the machine that shows the same.
 fn solved_lines(
     prices: [f64; PRICES.len()],
-    own: f64,
+    most: f64,
     lock: Option<&(Pair, Machine)>,
 ) -> [String; 3] {
     let of = |price: Price| prices[price as usize];
     let mut latency = Page(String::new());
-    let source = format!("solved, at most the {own:.2} ns of a load the next one waits for");
+    let source = format!(
+        "solved, at most the {most:.2} ns of a load from the second cache that the next one waits for"
+    );
     latency.figure("l1", of(Price::Own), &source);
     let mut locks = Page(String::new());
     if let Some((pair, machine)) = lock {

@@ -206,7 +206,7 @@ fn equations_of(machine: &Machine, row: Row, budget: Duration) -> Result<Vec<Equ
 }
 
 /// The prices that fit best; `own_line_most` bounds the price of a line that is here by the
-/// latency of a load nothing else overlaps.
+/// latency of a load from the second cache that nothing else overlaps.
 #[must_use]
 pub fn solve(equations: &[Equation], own_line_most: f64) -> [f64; PRICES.len()] {
     let usual = PRICES.map(|(_, usual)| usual);

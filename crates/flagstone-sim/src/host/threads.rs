@@ -6,6 +6,7 @@
 //! tenth of them had, together with it.
 
 use super::pace;
+use super::way::is_same;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -96,6 +97,8 @@ pub struct Stretch {
     pub work: Duration,
     /// What the looks before and after it took for a step, in ns.
     pub pace: f64,
+    /// What a line took on its way from the other CPU before and after it, in ns, where that is known.
+    pub ways: [Option<f64>; 2],
     /// Operations done.
     pub operations: u64,
 }
@@ -106,6 +109,13 @@ impl Stretch {
     pub fn is_undisturbed(&self) -> bool {
         let wall = self.to.saturating_sub(self.from);
         wall.as_secs_f64() <= self.cpu.as_secs_f64() * SLACK
+    }
+
+    /// The CPUs were where a line takes `way` nanoseconds, as far as is known.
+    #[must_use]
+    pub fn went(&self, way: Option<f64>) -> bool {
+        let mut ways = self.ways.iter().flatten();
+        way.is_none_or(|way| ways.all(|ns| is_same(*ns, way)))
     }
 
     /// Wall nanoseconds of one operation.
@@ -123,6 +133,7 @@ pub struct Watch {
     from: Duration,
     cpu: Duration,
     pace: f64,
+    way: Option<f64>,
     /// When the work began.
     since: Duration,
 }
@@ -137,14 +148,20 @@ impl Watch {
             from,
             cpu,
             pace: pace::look(),
+            way: None,
             since: origin.elapsed(),
         }
     }
 
     /// Ends a stretch in which `operations` were done, and begins the next.
     pub fn cut(&mut self, operations: u64) -> Stretch {
+        self.cut_on_way(operations, || None)
+    }
+
+    /// The same with a look at a line's way, which need not succeed.
+    pub fn cut_on_way(&mut self, operations: u64, way: impl FnOnce() -> Option<f64>) -> Stretch {
         let (end, cpu) = (self.origin.elapsed(), cpu_time());
-        let pace = pace::look();
+        let (pace, way) = (pace::look(), way());
         let (to, cpu_after) = (self.origin.elapsed(), cpu_time());
         let stretch = Stretch {
             from: self.from,
@@ -152,9 +169,11 @@ impl Watch {
             cpu: cpu_after.saturating_sub(self.cpu),
             work: end.saturating_sub(self.since),
             pace: f64::midpoint(self.pace, pace),
+            ways: [self.way, way],
             operations,
         };
         (self.from, self.cpu, self.pace) = (end, cpu, pace);
+        self.way = way.or(self.way);
         self.since = self.origin.elapsed();
         stretch
     }
@@ -298,6 +317,7 @@ mod tests {
             cpu: Duration::from_micros(cpu_us),
             work: Duration::from_micros(wall_us),
             pace: 2.0,
+            ways: [None; 2],
             operations: 1000,
         }
     }
@@ -332,6 +352,7 @@ mod tests {
             cpu: Duration::from_micros(cpu),
             work: Duration::from_micros(10),
             pace: 2.0,
+            ways: [None; 2],
             operations: 10,
         };
         let kept = together_by_task(&[vec![at(0, 10), at(10, 10)], vec![at(0, 10), at(10, 3)]]);

@@ -184,7 +184,7 @@ fn print(machine: &Machine, rows: &[Row], load: [f64; 2]) {
     println!("{table}");
     if rows.iter().any(|row| !row.still) {
         println!(
-            "!  the way of a line between the CPUs changed during the run: the host moved them"
+            "!  a line seldom took as long between the CPUs as before the run: the host moved them"
         );
     }
 }

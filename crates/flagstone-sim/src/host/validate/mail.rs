@@ -52,12 +52,14 @@ impl Mail {
     }
 }
 
-/// One producer, one consumer on the same or another CPU: both sides' figures.
+/// One producer, one consumer on the same or another CPU: both sides' figures while a line took `way`
+/// nanoseconds between them.
 pub(super) fn one_alloc<A: Source>(
     ground: &Ground,
     source: &A,
     cpus: &[usize],
     span: Duration,
+    way: Option<f64>,
 ) -> [Seen; 2] {
     let hall = Hall::new(cpus.len());
     let cache = ground.class(one_alloc_n_free::SIZE);
@@ -68,8 +70,11 @@ pub(super) fn one_alloc<A: Source>(
     let sides = on_each(cpus, |task| {
         let stage = Really::new(ground, source, &hall, task, u64::MAX);
         let (mut made, mut freed) = (Vec::new(), Vec::new());
+        let mut last_way = None;
         loop {
             if task == 0 {
+                // The consumer looks after each round; until then these lines are the producer's.
+                let _ = hall.way_to(task);
                 mail.posted.store(0, Ordering::Relaxed);
                 over.store(hall.origin().elapsed() > span, Ordering::Relaxed);
             }
@@ -91,6 +96,10 @@ pub(super) fn one_alloc<A: Source>(
             }
             end.wait();
             if task == cpus.len() - 1 {
+                let way = hall.way_to(task);
+                let round = freed.last_mut().expect("one a round");
+                round.ways = [last_way, way];
+                last_way = way;
                 while fetched.get() < COUNT {
                     // SAFETY: the producer gave it up; it came from this cache.
                     unsafe { stage.free(cache, mail.fetch(&fetched)) };
@@ -100,24 +109,32 @@ pub(super) fn one_alloc<A: Source>(
             end.wait();
         }
     });
-    rounds_together(&sides[0].0, &sides[cpus.len() - 1].1, cpus.len() > 1)
+    rounds_together(&sides[0].0, &sides[cpus.len() - 1].1, cpus.len() > 1, way)
 }
 
 /// Both sides' figures over the later half of the rounds, of those that nobody disturbed and, on
-/// two CPUs, that both sides began at once.
-fn rounds_together(made: &[Stretch], freed: &[Stretch], at_once: bool) -> [Seen; 2] {
+/// two CPUs, that both sides began at once with a line's way as it should be.
+fn rounds_together(
+    made: &[Stretch],
+    freed: &[Stretch],
+    at_once: bool,
+    way: Option<f64>,
+) -> [Seen; 2] {
     let rounds: Vec<_> = made.iter().zip(freed).skip(made.len() / 2).collect();
     let fits = |(made, freed): &&(&Stretch, &Stretch)| {
         let apart = made.from.abs_diff(freed.from);
         made.is_undisturbed()
             && freed.is_undisturbed()
+            && freed.went(way)
             && (!at_once || apart < Duration::from_micros(3))
     };
     let clean: Vec<_> = rounds.iter().filter(fits).copied().collect();
     let (calm, all) = (clean.len(), rounds.len());
     let from = if clean.is_empty() { rounds } else { clean };
     let from = at_best_pace(from, |(made, freed)| f64::midpoint(made.pace, freed.pace));
-    let (made, freed): (Vec<Stretch>, Vec<Stretch>) =
-        from.into_iter().map(|(m, f)| (*m, *f)).unzip();
+    let (made, freed): (Vec<Stretch>, Vec<Stretch>) = from
+        .into_iter()
+        .map(|(m, f)| (Stretch { ways: f.ways, ..*m }, *f))
+        .unzip();
     [made, freed].map(|side| Seen::of(&[side], calm, all))
 }

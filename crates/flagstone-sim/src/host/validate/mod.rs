@@ -8,9 +8,8 @@
 //!
 //! What a program costs outside the allocator is measured with no allocator under it and given
 //! to the virtual one as think time, brought to the pace of the real run (pace.rs), as the profile
-//! is. What two CPUs do to each other's lines is measured again before each real run on two, and the
-//! way after it, because a hypervisor moves its CPUs: on one cluster of cores a line takes twenty
-//! nanoseconds between them, on two many times that.
+//! is. What two CPUs do to each other's lines is measured again before each real run on two, of which only
+//! those stretches count in which a line took as long (way.rs), because a hypervisor moves its CPUs.
 //! Everything else comes from the profile. Each run has a core of its own, as each virtual machine
 //! has: caches learn from what they have seen.
 
@@ -21,13 +20,12 @@ mod simulated;
 
 use super::ground::{Ground, Nothing};
 use super::pair::Pair;
-use super::probe;
 use super::threads::allowed;
 use crate::machine::Machine;
 use crate::scenario::NamedPolicy;
 use real::steadily;
+use row::Seen;
 pub use row::{Row, WITHIN};
-use row::{Seen, Way};
 use simulated::{ONE_ALLOC, one_alloc, simulate};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -75,7 +73,6 @@ struct Figures {
 /// The calmest of several real runs.
 struct Calmest<T> {
     seen: T,
-    way: Way,
     /// How the two CPUs hung together.
     pair: Option<Pair>,
     /// Real runs.
@@ -99,12 +96,12 @@ impl Bench<'_> {
         Ground::new(&self.named.policy, self.machine.topology.memory_gib << 30)
     }
 
-    /// Runs `real` on `cpus` between two looks at the line's way, again while that way changes or
-    /// neighbours disturb the run.
+    /// Measures how the CPUs hang together and runs `real` on them, which looks at what it did while that
+    /// stayed; all again while that is too little, or neighbours disturb the run.
     fn calmest<const N: usize>(
         &self,
         cpus: &[usize],
-        real: impl Fn() -> Result<[Seen; N], String>,
+        real: impl Fn(Option<f64>) -> Result<[Seen; N], String>,
     ) -> Result<Calmest<[Seen; N]>, String> {
         let began = Instant::now();
         let mut best: Option<(Calmest<[Seen; N]>, f64)> = None;
@@ -113,20 +110,17 @@ impl Bench<'_> {
                 [a, b, ..] => Some(Pair::of(*a, *b, self.span / PAIR)),
                 _ => None,
             };
-            let seen = real()?;
-            let way = Way(before.map(|pair| [pair.way_ns, probe::transfer(cpus[0], cpus[1])]));
-            let moved = if way.is_still() { 0.0 } else { 1e6 };
-            let unrest = seen.iter().map(|seen| seen.unrest()).fold(moved, f64::max);
+            let seen = real(before.map(|pair| pair.way_ns))?;
+            let unrest = seen.iter().map(|seen| seen.unrest()).fold(0.0, f64::max);
             if best.as_ref().is_none_or(|(_, least)| unrest < *least) {
                 let calmest = Calmest {
                     seen,
-                    way,
                     pair: before,
                     runs: run,
                 };
                 best = Some((calmest, unrest));
             }
-            let calm = way.is_still() && seen.iter().all(|seen| seen.is_calm());
+            let calm = seen.iter().all(|seen| seen.is_calm());
             let enough = calm || run == TRIES || began.elapsed() > self.span * PATIENCE;
             if let Some((calmest, _)) = best.take_if(|_| enough) {
                 return Ok(Calmest {
@@ -154,9 +148,11 @@ impl Bench<'_> {
             undisturbed: seen.undisturbed,
             spread: seen.spread * 100.0,
             runs: real.runs,
-            line_ns: real.way.0,
-            still: real.way.is_still(),
-            calm: real.way.is_still() && seen.is_calm() && bare.is_calm(),
+            line_ns: real
+                .pair
+                .map(|pair| [pair.way_ns, seen.way_ns.unwrap_or(f64::NAN)]),
+            still: real.pair.is_none() || seen.is_enough(),
+            calm: seen.is_calm() && bare.is_calm(),
         });
     }
 
@@ -164,11 +160,20 @@ impl Bench<'_> {
         let (cpus, span) = (self.cpus, self.span);
         let ground = self.ground()?;
         let nothing = Nothing::new();
-        let alone = || Ok([steadily(workload, &ground, &nothing, &cpus[..1], span / 4)]);
+        let alone = |way| {
+            Ok([steadily(
+                workload,
+                &ground,
+                &nothing,
+                &cpus[..1],
+                span / 4,
+                way,
+            )])
+        };
         let bare = self.calmest(&cpus[..1], alone)?;
-        let real = self.calmest(cpus, || {
+        let real = self.calmest(cpus, |way| {
             let ground = self.ground()?;
-            Ok([steadily(workload, &ground, &ground, cpus, span)])
+            Ok([steadily(workload, &ground, &ground, cpus, span, way)])
         })?;
         // What slows a CPU down from outside and is not its pace shows in the program alone.
         let [before] = bare.seen;
@@ -201,14 +206,14 @@ impl Bench<'_> {
         // how long depends on the allocator.
         let bare = match cpus {
             [alone] => {
-                let mail = || Ok(mail::one_alloc(&ground, &nothing, &[*alone], span / 4));
+                let mail = |way| Ok(mail::one_alloc(&ground, &nothing, &[*alone], span / 4, way));
                 self.calmest(cpus, mail)?.seen
             }
             _ => [Seen::NONE; 2],
         };
-        let real = self.calmest(cpus, || {
+        let real = self.calmest(cpus, |way| {
             let ground = self.ground()?;
-            Ok(mail::one_alloc(&ground, &ground, cpus, span))
+            Ok(mail::one_alloc(&ground, &ground, cpus, span, way))
         })?;
         let paces = real.seen.map(|seen| seen.pace);
         let machine = real.machine(self.machine, f64::midpoint(paces[0], paces[1]));

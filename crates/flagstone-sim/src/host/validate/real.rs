@@ -10,10 +10,12 @@ use std::time::{Duration, Instant};
 /// Operations of a stretch: some tenths of a millisecond.
 const STRETCH: u64 = 4_000;
 
-/// The figure of tasks that ran together.
-fn seen(tasks: &[Vec<Stretch>]) -> Seen {
+/// The figure of tasks that ran together where a line took `way` nanoseconds between them.
+fn seen(tasks: &[Vec<Stretch>], way: Option<f64>) -> Seen {
     let all = tasks.iter().map(Vec::len).sum();
-    let calm = together_by_task(tasks);
+    let mut calm = together_by_task(tasks);
+    calm.iter_mut()
+        .for_each(|task| task.retain(|stretch| stretch.went(way)));
     let clean = calm.iter().map(Vec::len).sum();
     // A task that was never calm is quoted as it was: too few stretches tell.
     let best = calm.iter().zip(tasks).map(|(calm, task)| {
@@ -31,13 +33,15 @@ fn program<S: Stage>(workload: &str, stage: &S) {
     }
 }
 
-/// Runs a steady program on the first `cpus` CPUs for `span`.
+/// Runs a steady program on the first `cpus` CPUs for `span`, and looks at what it did while a line
+/// took `way` nanoseconds between them.
 pub(super) fn steadily<A: Source>(
     workload: &str,
     ground: &Ground,
     source: &A,
     cpus: &[usize],
     span: Duration,
+    way: Option<f64>,
 ) -> Seen {
     let hall = Hall::new(cpus.len());
     let start = Meeting::of(cpus.len());
@@ -65,5 +69,5 @@ pub(super) fn steadily<A: Source>(
             timer(stage.stretches())
         })
     });
-    seen(&tasks)
+    seen(&tasks, way)
 }

@@ -6,9 +6,6 @@ use serde::Serialize;
 /// How far simulation may be from measurement to count as within.
 pub const WITHIN: f64 = 0.25;
 
-/// How far, as a logarithm, a line's way may change during a real run.
-const STILL: f64 = 0.2;
-
 /// How far the middle stretch of a real run may be above the one quoted: beyond it neighbours decide
 /// the figure.
 const SPREAD: f64 = 0.25;
@@ -47,12 +44,12 @@ pub struct Row {
     pub spread: f64,
     /// Real runs until one was calm; the calmest is quoted.
     pub runs: u32,
-    /// Nanoseconds of a line's way between the two CPUs, before and after the real run; absent
-    /// for one CPU.
+    /// Nanoseconds of a line's way between the two CPUs: before the real run, and in the stretches that
+    /// count, which are those with the same way; absent for one CPU.
     pub line_ns: Option<[f64; 2]>,
-    /// Whether that way stayed the same: if not, the host moved its CPUs meanwhile.
+    /// Whether there were enough of them: if not, the host moved its CPUs.
     pub still: bool,
-    /// Whether the measurement may be quoted: the way stayed, and neighbours did not decide the
+    /// Whether the measurement may be quoted: enough of the run counts, and neighbours did not decide the
     /// figure. Of any other row neither agreement nor disagreement says anything.
     pub calm: bool,
 }
@@ -70,6 +67,8 @@ pub(super) struct Seen {
     pub(super) spread: f64,
     /// By what part the same took longer at another time, where that is known.
     pub(super) slower: f64,
+    /// What a line took on its way meanwhile, where that is known.
+    pub(super) way_ns: Option<f64>,
 }
 
 impl Seen {
@@ -81,6 +80,7 @@ impl Seen {
         clean: CLEAN,
         spread: 0.0,
         slower: 0.0,
+        way_ns: None,
     };
 
     /// The figure of these stretches of each task, of `clean` undisturbed ones of `all`.
@@ -90,6 +90,8 @@ impl Seen {
         };
         let values = |task: &[Stretch]| task.iter().map(Stretch::ns).collect::<Vec<f64>>();
         let ns = mean(&|task| lower_quartile(values(task)));
+        let all_of_them = tasks.iter().flatten();
+        let ways: Vec<f64> = all_of_them.flat_map(|one| one.ways).flatten().collect();
         let middle = mean(&|task| median(values(task)));
         Self {
             ns,
@@ -98,6 +100,7 @@ impl Seen {
             clean: clean.min(tasks.iter().map(Vec::len).sum()),
             spread: middle / ns.max(f64::MIN_POSITIVE) - 1.0,
             slower: 0.0,
+            way_ns: (!ways.is_empty()).then(|| median(ways)),
         }
     }
 
@@ -112,28 +115,21 @@ impl Seen {
     /// How much neighbours disturbed the run: the spread, and more than any where there is little
     /// to tell it from.
     pub(super) fn unrest(self) -> f64 {
-        if self.clean >= CLEAN {
+        if self.is_enough() {
             self.spread
         } else {
             1e3 / (1.0 + self.clean as f64)
         }
     }
 
+    /// Whether there is enough to tell from.
+    pub(super) fn is_enough(self) -> bool {
+        self.clean >= CLEAN
+    }
+
     /// Whether the figure may be quoted.
     pub(super) fn is_calm(self) -> bool {
         self.unrest() <= SPREAD && self.slower <= SLOWER
-    }
-}
-
-/// A line's way between the CPUs of a comparison, before and after it.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Way(pub(super) Option<[f64; 2]>);
-
-impl Way {
-    /// Whether it stayed the same.
-    pub(super) fn is_still(self) -> bool {
-        let changed = |[before, after]: [f64; 2]| (after / before).ln().abs() > STILL;
-        !self.0.is_some_and(changed)
     }
 }
 
@@ -149,6 +145,7 @@ mod tests {
             clean,
             spread,
             slower: 0.0,
+            way_ns: None,
         }
     }
 
@@ -163,12 +160,5 @@ mod tests {
         assert!(!slowed.is_calm(), "the whole CPU was slow");
         assert!(!seen(7, 0.0).is_calm(), "too little to tell");
         assert!(seen(7, 0.0).unrest() < seen(0, 0.0).unrest());
-    }
-
-    #[test]
-    fn a_way_that_changed_by_a_quarter_is_not_still_and_one_cpu_has_none() {
-        assert!(Way(Some([20.0, 22.0])).is_still());
-        assert!(!Way(Some([20.0, 25.0])).is_still());
-        assert!(Way(None).is_still());
     }
 }
