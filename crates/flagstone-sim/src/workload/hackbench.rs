@@ -45,9 +45,9 @@ const GROUP: usize = 8;
 /// base row's share of lock waiting, 22.2 %; the base's throughput is the scale. Tried: 2600 (from
 /// a trace on two CPUs of 3.2 µs a message: no contention at all), 1000, 750, 500, 300; since
 /// sockets have locks, senders an order and memory a past: 1000, 1400 (27.0 % after 64 ms), 1900
-/// (9.9 % after 512 ms, not settled), and this, between the two by interpolation (30.0 % after
-/// 128 ms: there are two states, and no value in between was found).
-const THINK_NS: f64 = 1550.0;
+/// (9.9 % after 512 ms, not settled), 1550 (23.0 %, three seeds), 1575 (24.8 %, three), and this, which
+/// comes nearest (21.9 %, six seeds; there are two states, and a seed may still drift between them).
+const THINK_NS: f64 = 1600.0;
 /// A sender holds its receiver's socket: two nested locks, credentials, a link at the queue's
 /// tail. An estimate of some 250 instructions.
 const QUEUEING: Ps = 80 * NS;
