@@ -17,6 +17,10 @@ const SLOWER: f64 = 0.15;
 /// Undisturbed stretches a real run needs.
 const CLEAN: usize = 8;
 
+/// Percent of all that they must be: of less than that the CPUs were elsewhere before and after, and
+/// caches are not what they would be.
+const SHARE: f64 = 15.0;
+
 /// One comparison.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
@@ -124,7 +128,7 @@ impl Seen {
 
     /// Whether there is enough to tell from.
     pub(super) fn is_enough(self) -> bool {
-        self.clean >= CLEAN
+        self.clean >= CLEAN && self.undisturbed >= SHARE
     }
 
     /// Whether the figure may be quoted.
@@ -159,6 +163,11 @@ mod tests {
         };
         assert!(!slowed.is_calm(), "the whole CPU was slow");
         assert!(!seen(7, 0.0).is_calm(), "too little to tell");
+        let seldom = Seen {
+            undisturbed: 8.0,
+            ..seen(80, 0.1)
+        };
+        assert!(!seldom.is_calm(), "the CPUs were elsewhere");
         assert!(seen(7, 0.0).unrest() < seen(0, 0.0).unrest());
     }
 }
