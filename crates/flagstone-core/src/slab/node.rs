@@ -115,7 +115,7 @@ impl Node {
     }
 
     /// Puts a slab on the list. `descriptors[pfn]` are reached through `at`.
-    pub fn link<'a>(
+    pub(super) fn link<'a>(
         &self,
         list: &mut PartialList,
         at: impl Fn(Pfn) -> &'a Descriptor,
@@ -127,7 +127,12 @@ impl Node {
     }
 
     /// Takes a slab off the list.
-    pub fn unlink<'a>(&self, list: &mut PartialList, at: impl Fn(Pfn) -> &'a Descriptor, pfn: Pfn) {
+    pub(super) fn unlink<'a>(
+        &self,
+        list: &mut PartialList,
+        at: impl Fn(Pfn) -> &'a Descriptor,
+        pfn: Pfn,
+    ) {
         list.remove(at, pfn);
         self.nr_partial.store(self.nr_partial() - 1, Relaxed);
     }

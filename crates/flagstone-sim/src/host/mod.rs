@@ -3,9 +3,9 @@
 //! ```text
 //!   threads    CPUs this process may use, pinning, undisturbed time
 //!   pace       how fast a CPU is just now
+//!   way        how long a line travels between two just now
 //!   ground     the core on the Linux world; a task's stage on it
 //!   probe      what single steps cost: lines, atomics, faults, wake-ups        ─┐
-//!   way        how long a line travels just now
 //!   pair       all that two CPUs do to each other's lines                       │
 //!   steps      small loops through the core, here and on the virtual machine   ─┼─► profile
 //!   solve      prices of the core's work from the two                          ─┘

@@ -24,7 +24,7 @@ const FAR_BYTES: usize = 192 << 20;
 /// On lines of its own.
 #[derive(Debug)]
 #[repr(align(128))]
-pub struct Padded<T>(pub T);
+pub(super) struct Padded<T>(pub(super) T);
 
 /// A load from this CPU's own cache that the next one waits for, in ns.
 #[must_use]
