@@ -24,7 +24,7 @@ const FAR_BYTES: usize = 192 << 20;
 /// On lines of its own.
 #[derive(Debug)]
 #[repr(align(128))]
-pub(super) struct Padded<T>(pub(super) T);
+struct Padded<T>(T);
 
 /// A load from this CPU's own cache that the next one waits for, in ns.
 #[must_use]
@@ -110,9 +110,9 @@ fn after_another_wrote(
     a: usize,
     b: usize,
     rounds: u64,
-    measured: impl Fn(&Field) -> f64 + Sync,
+    measured: impl Fn(&Round) -> f64 + Sync,
 ) -> f64 {
-    let field = Field::new();
+    let field = Round::new();
     let turn = Padded(AtomicU64::new(0));
     let sides = on_each(&[a, b], |side| {
         let side = side as u64;
@@ -140,15 +140,19 @@ fn after_another_wrote(
 }
 
 /// Lines far from each other, in an order no prefetcher guesses: each names the next.
-struct Field(Vec<Padded<AtomicU64>>);
+#[derive(Debug)]
+pub(super) struct Field<const LINES: usize>(Vec<Padded<AtomicU64>>);
 
-impl Field {
+/// The lines of a round of a probe.
+type Round = Field<128>;
+
+impl<const LINES: usize> Field<LINES> {
     /// Lines looked at in a round.
-    const LINES: usize = 128;
+    const STEPS: usize = LINES;
     /// Lines in all.
-    const ALL: usize = 64 * Self::LINES;
+    const ALL: usize = 64 * LINES;
 
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let field = Self((0..Self::ALL).map(|_| Padded(AtomicU64::new(0))).collect());
         field.write();
         field
@@ -157,32 +161,38 @@ impl Field {
     /// The line looked at as number `step`: in another part of the field than the one before.
     fn place(step: usize) -> usize {
         // 37 and the count have no common divisor, so no line is met twice.
-        let part = step * 37 % Self::LINES;
-        part * (Self::ALL / Self::LINES) + step * 29 % (Self::ALL / Self::LINES)
+        let part = step * 37 % LINES;
+        part * (Self::ALL / LINES) + step * 29 % (Self::ALL / LINES)
+    }
+
+    /// The place of the line after number `step`.
+    fn after(step: usize) -> u64 {
+        Self::place((step + 1) % LINES) as u64
     }
 
     fn write(&self) {
-        for step in 0..Self::LINES {
-            let next = Self::place((step + 1) % Self::LINES) as u64;
+        for step in 0..LINES {
+            let next = Self::after(step);
             self.0[Self::place(step)].0.store(next, Ordering::Relaxed);
         }
         core::sync::atomic::fence(Ordering::SeqCst);
     }
 
-    /// Nanoseconds of each of a round's steps, of which each says where the next one is.
-    fn walk(&self, step: impl Fn(&AtomicU64) -> u64) -> f64 {
+    /// Nanoseconds of each of a round's steps, of which each answers the word it found, whose lower half
+    /// says where the next one is, as the step is told too.
+    pub(super) fn walk(&self, step: impl Fn(&AtomicU64, u64) -> u64) -> f64 {
         let start = Instant::now();
         let mut at = Self::place(0) as u64;
-        for _ in 0..Self::LINES {
-            at = step(&self.0[at as usize].0) & u64::from(u32::MAX);
+        for number in 0..LINES {
+            at = step(&self.0[at as usize].0, Self::after(number)) & u64::from(u32::MAX);
         }
         black_box(at);
-        start.elapsed().as_secs_f64() * 1e9 / Self::LINES as f64
+        start.elapsed().as_secs_f64() * 1e9 / LINES as f64
     }
 }
 
 /// A locked addition that leaves the next place, in the lower half of the word, as it is.
-fn add_above(word: &AtomicU64) -> u64 {
+fn add_above(word: &AtomicU64, _next: u64) -> u64 {
     word.fetch_add(1 << 32, Ordering::AcqRel)
 }
 
@@ -213,7 +223,7 @@ fn transfer_of(from: usize, to: usize, rounds: u64) -> f64 {
 pub fn upgrade(from: usize, to: usize) -> f64 {
     const ROUNDS: u64 = 400;
     after_another_wrote(from, to, ROUNDS, |field| {
-        field.walk(|word| word.load(Ordering::Acquire));
+        field.walk(|word, _| word.load(Ordering::Acquire));
         let first = field.walk(add_above);
         (first - field.walk(add_above)).max(0.0)
     })
@@ -226,13 +236,13 @@ pub fn overlapped(a: usize, b: usize) -> f64 {
     const ROUNDS: u64 = 1_500;
     after_another_wrote(a, b, ROUNDS, |field| {
         let start = Instant::now();
-        for step in 0..Field::LINES {
+        for step in 0..Round::STEPS {
             // As a list is walked and changed: a load and a store, no lock.
-            let word = &field.0[Field::place(step)].0;
+            let word = &field.0[Round::place(step)].0;
             word.store(word.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         }
         core::sync::atomic::fence(Ordering::SeqCst);
-        start.elapsed().as_secs_f64() * 1e9 / Field::LINES as f64
+        start.elapsed().as_secs_f64() * 1e9 / Round::STEPS as f64
     })
 }
 

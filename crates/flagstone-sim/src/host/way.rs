@@ -4,9 +4,9 @@
 //! a quarter of the time it does between two. So beside the CPU's pace a stretch notes what a few lines
 //! took that the other CPU was the last to write.
 
-use super::probe::Padded;
-use core::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+use super::probe::Field;
+use core::cell::Cell;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Lines walked in a look: 2 µs on two clusters.
 const LINES: usize = 16;
@@ -15,62 +15,34 @@ const LINES: usize = 16;
 /// two are 5, 34 and 130 ns apart (AMD family 25).
 const SAME: f64 = 1.9;
 
-/// Lines that two CPUs write in turns. Each says where the next one is, so that one journey ends before
-/// the next begins.
+/// Lines that two CPUs write in turns; the upper half of a word says who wrote it last, counted from
+/// one.
 #[derive(Debug)]
-pub struct Trail {
-    /// Who wrote it last, from [`WRITER`] on, and below that the next line's number; each on a page of
-    /// its own and on another line of it.
-    lines: Vec<Padded<AtomicUsize>>,
-}
-
-/// From one line of a trail to the next, in lines: a page and one.
-const APART: usize = 33;
-
-/// First bit of a line's last writer, counted from one: zero is nobody.
-const WRITER: u32 = 8;
+pub struct Trail(Field<LINES>);
 
 impl Trail {
     /// Written by nobody.
     #[must_use]
     pub fn new() -> Self {
-        let line = |at| Padded(AtomicUsize::new(after(at / APART)));
-        Self {
-            lines: (0..LINES * APART).map(line).collect(),
-        }
+        Self(Field::new())
     }
 
     /// Nanoseconds of a line's way to `task`, as [`transfer`](super::probe::transfer) counts it; `None`
     /// unless the other one wrote every line last.
     #[must_use]
     pub fn look(&self, task: usize) -> Option<f64> {
-        let start = Instant::now();
-        let others = self.walk(task);
-        let there = start.elapsed();
-        self.walk(task);
-        let both = start.elapsed();
-        let way = there.saturating_sub(both.saturating_sub(there));
-        (others == LINES).then_some(way.as_secs_f64() * 1e9 / LINES as f64)
+        let own = task as u64 + 1;
+        let others = Cell::new(0);
+        let write = |word: &AtomicU64, next| {
+            let last = word.swap(own << 32 | next, Ordering::AcqRel);
+            let writer = last >> 32;
+            others.set(others.get() + usize::from(writer != 0 && writer != own));
+            last
+        };
+        let there = self.0.walk(write);
+        let way = (there - self.0.walk(write)).max(0.0);
+        (others.get() == LINES).then_some(way)
     }
-
-    /// Writes all lines; how many were the other one's.
-    fn walk(&self, task: usize) -> usize {
-        let (mut at, mut others) = (0, 0);
-        for _ in 0..LINES {
-            let line = &self.lines[at * APART].0;
-            let last = line.swap((task + 1) << WRITER | after(at), Ordering::AcqRel);
-            at = last & ((1 << WRITER) - 1);
-            let writer = last >> WRITER;
-            others += usize::from(writer != 0 && writer != task + 1);
-        }
-        others
-    }
-}
-
-/// The line after this one: 7 and the count have no common divisor, so all are met, in an order no
-/// prefetcher guesses.
-fn after(line: usize) -> usize {
-    (line + 7) % LINES
 }
 
 impl Default for Trail {

@@ -133,7 +133,7 @@ impl Seen {
 
     /// Whether the figure may be quoted.
     pub(super) fn is_calm(self) -> bool {
-        self.unrest() <= SPREAD && self.slower <= SLOWER
+        self.is_enough() && self.spread <= SPREAD && self.slower <= SLOWER
     }
 }
 
