@@ -23,17 +23,17 @@ pub(crate) fn fetch(address: usize) {
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct Wants {
-    /// A shared line and its entry in the directory.
-    shared: Cell<[usize; 2]>,
+    /// A shared line and its entry in the directory, or a slot and the entry of its sheaf.
+    first: Cell<[usize; 2]>,
     /// Entries of the objects it may use next.
     objects: Cell<[usize; 4]>,
 }
 
 impl Wants {
-    /// It waits for its turn to look at a shared line.
+    /// It goes on with these two.
     #[inline]
-    pub(crate) fn set_shared(&self, line: usize, entry: usize) {
-        self.shared.set([line, entry]);
+    pub(crate) fn set_first(&self, two: [usize; 2]) {
+        self.first.set(two);
     }
 
     /// It may use an object soon, whose entry in the directory is there.
@@ -52,7 +52,7 @@ impl Wants {
         for line in (0..FRAMES).step_by(64) {
             fetch(stack.wrapping_add(line));
         }
-        let [line, entry] = self.shared.get();
+        let [line, entry] = self.first.get();
         let [first, second, third, fourth] = self.objects.get();
         for address in [line, entry, first, second, third, fourth] {
             fetch(address);

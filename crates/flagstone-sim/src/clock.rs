@@ -55,7 +55,7 @@ impl Vm {
         let now = self.now.get() + ps;
         self.now.set(now);
         if now > self.horizon.get().saturating_add(QUANTUM) {
-            self.switch();
+            self.switch_amid();
         }
     }
 
@@ -95,7 +95,15 @@ impl Vm {
     #[inline(never)]
     fn switch_for(&self, address: usize) {
         let entry = self.lines.borrow().place_of(address);
-        self.thread().wants.set_shared(address, entry);
+        self.thread().wants.set_first([address, entry]);
+        self.switch();
+    }
+
+    /// Gives way amid private work, which will probably go on with the slot it used last.
+    #[cold]
+    #[inline(never)]
+    fn switch_amid(&self) {
+        self.thread().wants.set_first(self.used.get());
         self.switch();
     }
 

@@ -15,14 +15,37 @@ use std::collections::VecDeque;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Deferred {
     /// The workload's own word: which cache, which callback.
-    pub kind: u32,
-    /// The object.
+    pub kind: u16,
+    /// The object: below 2^48, as all addresses of programs are.
     pub address: usize,
+}
+
+/// A [`Deferred`] in one word. A large machine keeps millions: what they take of the host's caches
+/// is what simulating a grace period costs.
+#[derive(Clone, Copy, Debug)]
+struct Packed(u64);
+
+impl Packed {
+    #[inline]
+    fn of(item: Deferred) -> Self {
+        debug_assert!(item.address < 1 << 48, "an address of a program");
+        Self((item.address as u64) << 16 | u64::from(item.kind))
+    }
+
+    #[inline]
+    fn unpack(self) -> Deferred {
+        Deferred {
+            kind: self.0 as u16,
+            address: (self.0 >> 16) as usize,
+        }
+    }
 }
 
 #[derive(Debug, Default)]
 struct Queue {
-    items: VecDeque<(u64, Deferred)>,
+    items: VecDeque<Packed>,
+    /// When how many of them are ready, the first ones first.
+    segments: VecDeque<(u64, usize)>,
     /// Left of the batch that is being run.
     batch: u32,
 }
@@ -56,7 +79,16 @@ impl Rcu {
     #[inline]
     pub fn defer(&mut self, cpu: u32, now: Ps, item: Deferred) {
         let ready = now / self.grace + 2;
-        self.queues[cpu as usize].items.push_back((ready, item));
+        let queue = &mut self.queues[cpu as usize];
+        match queue.segments.back_mut() {
+            Some((at, count)) if *at == ready => *count += 1,
+            _ => queue.segments.push_back((ready, 1)),
+        }
+        queue.items.push_back(Packed::of(item));
+        // The line of the next ones was looked at a grace period ago.
+        if let Some(last) = queue.items.back() {
+            fetch(core::ptr::from_ref(last) as usize + 64);
+        }
     }
 
     /// Starts a pass on `cpu`: afterwards [`Rcu::take`] gives at most one batch.
@@ -64,7 +96,7 @@ impl Rcu {
         let queue = &mut self.queues[cpu as usize];
         queue.batch = self.batch.max(queue.items.len() as u32 >> 7);
         // Written a grace period ago, a few to a line: all lines of a usual batch at once.
-        for index in (0..self.batch as usize).step_by(2) {
+        for index in (0..self.batch as usize).step_by(8) {
             if let Some(item) = queue.items.get(index) {
                 fetch(core::ptr::from_ref(item) as usize);
             }
@@ -76,13 +108,12 @@ impl Rcu {
     pub fn take(&mut self, cpu: u32, now: Ps) -> Option<Deferred> {
         let period = now / self.grace;
         let queue = &mut self.queues[cpu as usize];
-        let (ready, item) = *queue.items.front()?;
+        let (ready, _) = *queue.segments.front()?;
         if ready > period || queue.batch == 0 {
             return None;
         }
         queue.batch -= 1;
-        queue.items.pop_front();
-        Some(item)
+        queue.pop()
     }
 
     /// What a CPU deferred longest ago, ready or not.
@@ -91,7 +122,7 @@ impl Rcu {
         self.queues[cpu as usize]
             .items
             .front()
-            .map(|(_, item)| *item)
+            .map(|item| item.unpack())
     }
 
     /// Items that wait on all CPUs: a backlog that only grows is a livelock.
@@ -102,10 +133,22 @@ impl Rcu {
 
     /// Takes everything, ready or not: the end of a run.
     pub fn drain(&mut self, cpu: u32) -> Option<Deferred> {
-        self.queues[cpu as usize]
-            .items
-            .pop_front()
-            .map(|(_, item)| item)
+        self.queues[cpu as usize].pop()
+    }
+}
+
+impl Queue {
+    /// The first of all, ready or not.
+    #[inline]
+    fn pop(&mut self) -> Option<Deferred> {
+        let item = self.items.pop_front()?;
+        if let Some((_, count)) = self.segments.front_mut() {
+            *count -= 1;
+            if *count == 0 {
+                self.segments.pop_front();
+            }
+        }
+        Some(item.unpack())
     }
 }
 

@@ -52,6 +52,8 @@ pub struct Vm {
     pub(crate) horizon: Cell<Ps>,
     /// What private work on the running CPU takes beside its siblings' (costs.rs).
     pub(crate) stretch: Cell<Stretch>,
+    /// The slot the running thread used last, and the entry of its sheaf.
+    pub(crate) used: Cell<[usize; 2]>,
     pub(crate) observe_at: Cell<Ps>,
     pub(crate) in_task: Cell<bool>,
     /// A program runs in the timed gear: things cost time. Not while booting or observing.
@@ -178,6 +180,7 @@ impl Vm {
             now: Cell::new(0),
             horizon: Cell::new(Ps::MAX),
             stretch: Cell::new(Stretch::NONE),
+            used: Cell::new([0; 2]),
             observe_at: Cell::new(Ps::MAX),
             in_task: Cell::new(false),
             timed: Cell::new(false),

@@ -233,11 +233,14 @@ unsafe impl Platform for Virtual {
         let object = unsafe { pop_owned(area, cpu, slot) };
         if object.is_some() {
             // SAFETY: the caller's contract: the CPU and the slot are the area's.
-            let word = SheafWord(unsafe { area.word(cpu, slot) }.load(Relaxed));
+            let slot = unsafe { area.word(cpu, slot) };
             // SAFETY: an object was in this sheaf, so the word names its entry; the one below it
             // is another object's, or the floor that every sheaf has.
-            let below = unsafe { area.entry(word).sub(1).read() };
-            vm.expect_next(below);
+            let below = unsafe { area.entry(SheafWord(slot.load(Relaxed))).sub(1) };
+            vm.used
+                .set([core::ptr::from_ref(slot) as usize, below.as_ptr() as usize]);
+            // SAFETY: as above.
+            vm.expect_next(unsafe { below.read() });
         }
         object
     }
@@ -246,8 +249,14 @@ unsafe impl Platform for Virtual {
     unsafe fn push(area: CpuArea, slot: Slot, object: NonNull<u8>) -> bool {
         let vm = vm::current();
         vm.slot_step();
+        let cpu = CpuId(vm.cpu.get());
+        // SAFETY: the caller's contract: the CPU and the slot are the area's.
+        let word = unsafe { area.word(cpu, slot) };
+        let entry = area.entry(SheafWord(word.load(Relaxed)));
+        vm.used
+            .set([core::ptr::from_ref(word) as usize, entry.as_ptr() as usize]);
         // SAFETY: the caller's contract; no scheduling point until it returns.
-        unsafe { push_owned(area, CpuId(vm.cpu.get()), slot, object) }
+        unsafe { push_owned(area, cpu, slot, object) }
     }
 
     #[inline]

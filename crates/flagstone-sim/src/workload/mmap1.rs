@@ -123,7 +123,7 @@ fn store(vm: &Vm, subject: &Subject, node: CacheId, old: NonNull<u8>) -> NonNull
 /// Hands an object to RCU.
 pub(super) fn defer(vm: &Vm, cache: CacheId, object: NonNull<u8>) {
     vm.defer(Deferred {
-        kind: u32::from(cache.0),
+        kind: cache.0,
         address: object.as_ptr() as usize,
     });
 }
@@ -133,7 +133,7 @@ pub(super) fn run_callbacks(vm: &Vm, subject: &Subject) {
     vm.run_deferred(|item| {
         if let Some(object) = NonNull::new(item.address as *mut u8) {
             // SAFETY: `defer` was given the object with its cache, and gave it up.
-            unsafe { subject.free(vm, CacheId(item.kind as u16), object) };
+            unsafe { subject.free(vm, CacheId(item.kind), object) };
         }
     });
 }
