@@ -40,6 +40,8 @@ pub struct Costs {
     pub seize: Ps,
     /// Waking a sleeper.
     pub wake: Ps,
+    /// A mispredicted branch.
+    pub mispredict: Ps,
     /// A data line that missed the last-level cache.
     pub data_line: Ps,
     fast: Ps,
@@ -117,6 +119,7 @@ impl Costs {
             pageset: ps(work.pageset.unwrap_or(work.local)),
             seize: ps(work.seize),
             wake: ps(work.wake),
+            mispredict: ps(work.mispredict.unwrap_or(0.0)),
             data_line: ps(machine.cache.line_ns),
             fast: ps(work.fast),
             fast_free: ps(work.fast_free.unwrap_or(work.fast)),

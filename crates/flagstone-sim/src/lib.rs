@@ -12,6 +12,7 @@
 //!   subject · workload/ · fifo      the core, and the programs that use it
 //!   scenario · window · report      one run, when it is steady, and its row
 //!   lines · cache · rcu · arena     where lines, data, deferred frees and memory are
+//!   predictor                       which of the core's branches a CPU predicts wrong
 //! ```
 
 mod ahead;
@@ -31,6 +32,7 @@ mod locking;
 pub mod machine;
 mod mapping;
 mod options;
+mod predictor;
 mod rcu;
 mod ready;
 pub mod report;

@@ -13,6 +13,7 @@
 use crate::costs::Ps;
 use crate::machine::Queueing;
 use crate::options::Gear;
+use crate::predictor::Step;
 use crate::tally::{bump, lock_index};
 use crate::thread::State;
 use crate::vm::Vm;
@@ -39,6 +40,7 @@ impl Vm {
         if !self.timed.get() {
             return self.acquire_untimed(lock);
         }
+        self.decided(|| Step::of_lock(lock.kind()));
         let tally = self.tally();
         bump(&tally.lock_taken[lock_index(lock.kind())], 1);
         if is_private(lock.kind()) {

@@ -21,6 +21,7 @@ use crate::fiber::Place;
 use crate::lines::Directory;
 use crate::machine::Machine;
 use crate::options::{Failure, Gear, Options};
+use crate::predictor::Predictor;
 use crate::rcu::Rcu;
 use crate::ready::Ready;
 use crate::schedule::{Next, Programs};
@@ -64,6 +65,8 @@ pub struct Vm {
     /// Time between two steps of upkeep on each CPU.
     pub(crate) upkeep_every: Cell<Ps>,
     pub(crate) threads: Vec<Thread>,
+    /// What each CPU has learned of the core's branches; nobody's, where mispredicted ones are free.
+    pub(crate) predictors: Vec<Predictor>,
     /// Where the scheduler's own stack was left, and why it is gone on with.
     pub(crate) scheduler: Cell<Place>,
     pub(crate) left_for: Cell<Next>,
@@ -172,7 +175,9 @@ impl Vm {
         }
         let grace = (machine.rcu.grace_ms * MS as f64) as Ps;
         let threads = (0..count).map(|index| Thread::new(index % cpus));
+        let learning = if costs.mispredict == 0 { 0 } else { cpus };
         Ok(Self {
+            predictors: (0..learning).map(|_| Predictor::new()).collect(),
             chance: Chance::new(options.seed).fork(0),
             digest: Digest::default(),
             current: Cell::new(0),

@@ -5,6 +5,7 @@
 //! lines travel, locks queue, work takes time, and all of it decides who runs next.
 
 use crate::costs::NS;
+use crate::predictor::Step;
 use crate::tally::bump;
 use crate::vm::{self, Vm};
 use core::ops::Range;
@@ -43,11 +44,27 @@ impl Vm {
         }
     }
 
+    /// The core does something that it might not have done.
+    #[inline]
+    pub(crate) fn decided(&self, step: impl FnOnce() -> Step) {
+        if self.costs.mispredict != 0 {
+            self.predict(step());
+        }
+    }
+
+    #[cold]
+    fn predict(&self, step: Step) {
+        if self.timed.get() && self.predictors[self.cpu.get() as usize].misses(step) {
+            self.spend(self.costs.mispredict);
+        }
+    }
+
     #[inline]
     fn touch(&self, line: Line, address: usize, access: Access) {
         if !self.timed.get() {
             return self.touch_untimed(line, address);
         }
+        self.decided(|| Step::of_touch(line, access));
         match line {
             Line::Object | Line::Cpu | Line::Sheaf | Line::Pageset | Line::Page => {
                 let cpu = self.cpu.get();
@@ -326,6 +343,7 @@ unsafe impl Platform for Virtual {
     fn work(work: Work) {
         let vm = vm::current();
         if vm.timed.get() {
+            vm.decided(|| Step::of_work(work));
             vm.spend(vm.costs.work(work));
             if let Work::NewSlab(_) = work {
                 bump(&vm.tally().slabs, 1);

@@ -30,7 +30,7 @@ fn a_machine_without_the_core_gives_the_noted_digest() {
     let vm = Vm::new(Machine::named("spr-2s-224@16").unwrap(), Options::default());
     let counter =
         flagstone_core::platform::Lock::new(flagstone_core::platform::LockKind::List, 0u64);
-    let programs: Vec<(u32, Program<'_>)> = (0..16)
+    let programs: Vec<(u32, Program<'_>)> = (0..16u32)
         .map(|cpu| {
             let counter = &counter;
             let program: Program<'_> = Box::new(move |vm: &Vm| {
@@ -38,7 +38,7 @@ fn a_machine_without_the_core_gives_the_noted_digest() {
                     vm.spend(vm.chance.exponential(40_000.0) + u64::from(vm.chance.below(9)));
                     *counter.lock::<flagstone_sim::Virtual>().unwrap() += 1;
                     vm.defer(Deferred {
-                        kind: cpu,
+                        kind: cpu as u16,
                         address: round,
                     });
                     vm.run_deferred(|item| vm.spend(item.address as u64));

@@ -68,6 +68,37 @@ pub fn atomic() -> Paced {
     })
 }
 
+/// A branch that its CPU predicted wrong.
+#[must_use]
+pub fn mispredicted_branch() -> Paced {
+    const STEPS: u64 = 50_000;
+    let mut value = 0x9e37_79b9_7f4a_7c15u64;
+    let mut branches = |by_chance: u64| {
+        time_at_pace(STEPS, BUDGET / 2, || {
+            let (mut ones, mut others) = (0u64, 0u64);
+            for step in 0..STEPS {
+                value ^= value << 13;
+                value ^= value >> 7;
+                value ^= value << 17;
+                // The same work for both: a bit of chance, or one that changes every thousand steps.
+                let bit = value & by_chance | step >> 10 & !by_chance;
+                if bit & 1 == 0 {
+                    others = black_box(others + 1);
+                } else {
+                    ones = black_box(ones ^ step);
+                }
+            }
+            black_box((ones, others));
+        })
+    };
+    let (even, by_chance) = (branches(black_box(0)), branches(black_box(u64::MAX)));
+    // Every second one by chance is predicted wrong.
+    Paced {
+        ns: 2.0 * (by_chance.at(even.pace) - even.ns),
+        pace: even.pace,
+    }
+}
+
 /// A line nobody has, when each load waits for the last, and when eight are under way at once.
 #[must_use]
 pub fn memory() -> (f64, f64) {

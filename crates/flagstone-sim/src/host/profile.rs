@@ -211,6 +211,11 @@ fn measure_here(found: &Found) -> Result<Calibration, String> {
         locked.pace,
         "a step of the pace loop, which the figures of a CPU's own work are brought to",
     );
+    page.figure(
+        "mispredict",
+        probe::mispredicted_branch().at(locked.pace).max(0.0),
+        "twice what a branch by chance takes more than one that is nearly always the same",
+    );
     page.figure("page", fault, "first write to each page of a fresh mapping");
     page.figure(
         "seize",

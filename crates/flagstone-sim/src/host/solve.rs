@@ -154,6 +154,7 @@ fn free_of_charge(machine: &Machine) -> Machine {
     }
     work.pageset = Some(0.0);
     work.fast_free = Some(0.0);
+    work.mispredict = None;
     free
 }
 
@@ -183,6 +184,7 @@ fn equations_of(machine: &Machine, row: Row, budget: Duration) -> Result<Vec<Equ
     });
     let mut fixed = free_of_charge(machine);
     fixed.latency_ns.atomic = machine.latency_ns.atomic;
+    fixed.work_ns.mispredict = machine.work_ns.mispredict;
     let fixed = steps::simulated(&fixed, row);
     // A core of its own, as on the virtual CPU: caches learn from what they have seen.
     let span = machine.topology.memory_gib << 30;

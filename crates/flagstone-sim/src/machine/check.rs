@@ -109,6 +109,7 @@ impl Machine {
             ("work_ns.pageset", work.pageset.unwrap_or(0.0)),
             ("work_ns.seize", work.seize),
             ("work_ns.wake", work.wake),
+            ("work_ns.mispredict", work.mispredict.unwrap_or(0.0)),
             ("work_ns.pace", work.pace.unwrap_or(0.0)),
             ("cache.line_ns", self.cache.line_ns),
         ];

@@ -128,6 +128,8 @@ pub struct WorkNs {
     pub seize: f64,
     /// Waking a sleeping task.
     pub wake: f64,
+    /// A branch of the core that its CPU predicted wrong. Absent: nothing.
+    pub mispredict: Option<f64>,
     /// What a step of the host's pace loop took while these figures were measured. Absent: unknown.
     pub pace: Option<f64>,
 }

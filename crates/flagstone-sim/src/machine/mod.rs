@@ -169,7 +169,12 @@ impl Machine {
         let steps = [&mut work.slot, &mut work.fast, &mut work.slow];
         let parts = [&mut work.object, &mut work.slab, &mut work.slab_page];
         let pages = [&mut work.block, &mut work.local];
-        let absent = [&mut work.fast_free, &mut work.pageset, &mut work.pace];
+        let absent = [
+            &mut work.fast_free,
+            &mut work.pageset,
+            &mut work.mispredict,
+            &mut work.pace,
+        ];
         let figures = own.into_iter().chain(steps).chain(parts).chain(pages);
         figures
             .chain(absent.into_iter().flatten())

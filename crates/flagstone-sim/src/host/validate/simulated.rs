@@ -102,3 +102,24 @@ fn run(
     };
     Ok([ns("cpu0_cycles", COUNT), ns(other, COUNT / tasks as u64)])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mispredicted_branches_cost_a_random_program_something_and_a_regular_one_hardly_anything() {
+        let mut machine = Machine::named("this-machine").unwrap();
+        let policy = NamedPolicy::parse("linux-6.12").unwrap();
+        let mut both = |price: f64| {
+            machine.work_ns.mispredict = Some(price);
+            let mix = simulate(&machine, "random-mix", &policy, 1, 0.0).unwrap();
+            let [alloc, _] = one_alloc(&machine, &policy, 1, [0.0; 2]).unwrap();
+            [mix, alloc]
+        };
+        let (without, with) = (both(0.0), both(100.0));
+        let [mix, alloc] = [0, 1].map(|row| (with[row] - without[row]) / 100.0);
+        assert!(mix > 0.8, "{mix} of an operation's branches");
+        assert!(alloc < 0.2, "{alloc} of an allocation's branches");
+    }
+}
