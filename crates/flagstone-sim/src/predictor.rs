@@ -8,7 +8,8 @@
 //! lock it takes. A predictor learns what follows the same last steps; where something else comes, the
 //! CPU has begun the wrong thing and begins again, which has a price where a profile says so.
 //!
-//! Not here: branches of programs (their time is measured), and those both ways of which look alike.
+//! Not here: branches of programs (their time is measured; what they touch of their own mailboxes is a
+//! step like any other), and those both ways of which look alike.
 
 use core::cell::Cell;
 use flagstone_core::platform::{Access, Line, LockKind, Work};
@@ -17,7 +18,7 @@ use flagstone_core::platform::{Access, Line, LockKind, Work};
 const STEPS: u32 = 8;
 /// Predictions. More would hardly be used: few sequences of steps are frequent.
 const PLACES: usize = 4096;
-/// How often a prediction must have failed, beyond how often it held, before another one takes its place.
+/// Most that it counts for a prediction to have held: so often it must fail before another takes its place.
 const SURE: u8 = 3;
 
 /// Something the core does that it might not have done.
@@ -108,8 +109,7 @@ mod tests {
     use super::*;
     use crate::chance::Chance;
 
-    /// The part of steps that were mispredicted when every `slow`th allocation, or each with that
-    /// chance, takes a slow path.
+    /// The part of steps that were mispredicted where allocations take a slow path as `is_slow` says.
     fn missed(mut is_slow: impl FnMut(u32) -> bool) -> f64 {
         let predictor = Predictor::new();
         let (mut missed, mut seen) = (0, 0);
