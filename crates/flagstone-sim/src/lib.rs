@@ -40,6 +40,7 @@ pub mod scenario;
 mod schedule;
 mod stack;
 pub mod subject;
+mod tagged;
 pub mod tally;
 mod thread;
 pub mod topology;

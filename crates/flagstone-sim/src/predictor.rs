@@ -11,6 +11,7 @@
 //! Not here: branches of programs (their time is measured; what they touch of their own mailboxes is a
 //! step like any other), and those both ways of which look alike.
 
+use crate::chance::mix;
 use core::cell::Cell;
 use flagstone_core::platform::{Access, Line, LockKind, Work};
 
@@ -85,8 +86,7 @@ impl Predictor {
     pub(crate) fn misses(&self, step: Step) -> bool {
         let before = self.before.get();
         self.before.set(before << Step::BITS | u64::from(step.0));
-        let place = before.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52;
-        let cell = &self.guesses[place as usize % PLACES];
+        let cell = &self.guesses[mix(before) as usize % PLACES];
         let mut guess = cell.get();
         let missed = guess.next != step.0;
         if !missed {

@@ -9,6 +9,7 @@
 
 use crate::ahead::fetch;
 use crate::costs::Ps;
+use crate::tagged::Tagged;
 use std::collections::VecDeque;
 
 /// An object waiting for its grace period: an opaque kind for the workload, and its address.
@@ -20,30 +21,18 @@ pub struct Deferred {
     pub address: usize,
 }
 
-/// A [`Deferred`] in one word. A large machine keeps millions: what they take of the host's caches
-/// is what simulating a grace period costs.
-#[derive(Clone, Copy, Debug)]
-struct Packed(u64);
-
-impl Packed {
-    #[inline]
-    fn of(item: Deferred) -> Self {
-        debug_assert!(item.address < 1 << 48, "an address of a program");
-        Self((item.address as u64) << 16 | u64::from(item.kind))
-    }
-
-    #[inline]
-    fn unpack(self) -> Deferred {
-        Deferred {
-            kind: self.0 as u16,
-            address: (self.0 >> 16) as usize,
+impl Deferred {
+    fn of(item: Tagged) -> Self {
+        Self {
+            kind: item.tag(),
+            address: item.address(),
         }
     }
 }
 
 #[derive(Debug, Default)]
 struct Queue {
-    items: VecDeque<Packed>,
+    items: VecDeque<Tagged>,
     /// When how many of them are ready, the first ones first.
     segments: VecDeque<(u64, usize)>,
     /// Left of the batch that is being run.
@@ -84,7 +73,7 @@ impl Rcu {
             Some((at, count)) if *at == ready => *count += 1,
             _ => queue.segments.push_back((ready, 1)),
         }
-        queue.items.push_back(Packed::of(item));
+        queue.items.push_back(Tagged::new(item.kind, item.address));
         // The line of the next ones was looked at a grace period ago.
         if let Some(last) = queue.items.back() {
             fetch(core::ptr::from_ref(last) as usize + 64);
@@ -122,7 +111,7 @@ impl Rcu {
         self.queues[cpu as usize]
             .items
             .front()
-            .map(|item| item.unpack())
+            .map(|item| Deferred::of(*item))
     }
 
     /// Items that wait on all CPUs: a backlog that only grows is a livelock.
@@ -148,7 +137,7 @@ impl Queue {
                 self.segments.pop_front();
             }
         }
-        Some(item.unpack())
+        Some(Deferred::of(item))
     }
 }
 

@@ -10,7 +10,7 @@ use crate::tally::bump;
 use crate::vm::{self, Vm};
 use core::ops::Range;
 use core::ptr::NonNull;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use flagstone_core::base::{CpuId, NodeId, PageSize};
 use flagstone_core::platform::percpu::{exchange_owned, pop_owned, push_owned};
 use flagstone_core::platform::{
@@ -42,6 +42,13 @@ impl Vm {
             // A restart: the step was under way, nothing is done yet, somebody else runs.
             self.point();
         }
+    }
+
+    /// The running thread was at this slot and this entry of its sheaf, and will probably come back.
+    #[inline]
+    fn note_used(&self, slot: &AtomicUsize, entry: NonNull<*mut u8>) {
+        self.used
+            .set([core::ptr::from_ref(slot) as usize, entry.as_ptr() as usize]);
     }
 
     /// The core does something that it might not have done.
@@ -254,8 +261,7 @@ unsafe impl Platform for Virtual {
             // SAFETY: an object was in this sheaf, so the word names its entry; the one below it
             // is another object's, or the floor that every sheaf has.
             let below = unsafe { area.entry(SheafWord(slot.load(Relaxed))).sub(1) };
-            vm.used
-                .set([core::ptr::from_ref(slot) as usize, below.as_ptr() as usize]);
+            vm.note_used(slot, below);
             // SAFETY: as above.
             vm.expect_next(unsafe { below.read() });
         }
@@ -270,8 +276,7 @@ unsafe impl Platform for Virtual {
         // SAFETY: the caller's contract: the CPU and the slot are the area's.
         let word = unsafe { area.word(cpu, slot) };
         let entry = area.entry(SheafWord(word.load(Relaxed)));
-        vm.used
-            .set([core::ptr::from_ref(word) as usize, entry.as_ptr() as usize]);
+        vm.note_used(word, entry);
         // SAFETY: the caller's contract; no scheduling point until it returns.
         unsafe { push_owned(area, cpu, slot, object) }
     }

@@ -72,16 +72,13 @@ pub fn atomic() -> Paced {
 #[must_use]
 pub fn mispredicted_branch() -> Paced {
     const STEPS: u64 = 50_000;
-    let mut value = 0x9e37_79b9_7f4a_7c15u64;
-    let mut branches = |by_chance: u64| {
+    let chance = crate::chance::Chance::new(9);
+    let branches = |by_chance: u64| {
         time_at_pace(STEPS, BUDGET / 2, || {
             let (mut ones, mut others) = (0u64, 0u64);
             for step in 0..STEPS {
-                value ^= value << 13;
-                value ^= value >> 7;
-                value ^= value << 17;
                 // The same work for both: a bit of chance, or one that changes every thousand steps.
-                let bit = value & by_chance | step >> 10 & !by_chance;
+                let bit = chance.next() & by_chance | step >> 10 & !by_chance;
                 if bit & 1 == 0 {
                     others = black_box(others + 1);
                 } else {

@@ -8,6 +8,7 @@ use super::Env;
 use super::stage::{Block, Common, Stage, Virtually};
 use crate::schedule::Program;
 use crate::subject::Subject;
+use crate::tagged::Tagged;
 use crate::vm::Vm;
 use core::ptr::NonNull;
 use flagstone_core::base::CacheId;
@@ -96,27 +97,20 @@ pub(super) fn make<'a>(env: &'a Env<'a>) -> Vec<(u32, Program<'a>)> {
     programs.collect()
 }
 
-/// A block in one word: the blocks of hundreds of simulated tasks are read at random, and twice as
-/// many of them stay in the host's caches.
+/// A block in one word: the blocks of hundreds of simulated tasks are read at random.
 #[derive(Clone, Copy)]
-struct Held(u64);
+struct Held(Tagged);
 
 impl Held {
-    /// User addresses are shorter; the cache is in the bits above.
-    const ADDRESS_BITS: u32 = 48;
-
     #[inline]
     fn new((cache, object): Block) -> Self {
-        let address = object.as_ptr() as u64;
-        debug_assert!(address >> Self::ADDRESS_BITS == 0);
-        Self(u64::from(cache.0) << Self::ADDRESS_BITS | address)
+        Self(Tagged::new(cache.0, object.as_ptr() as usize))
     }
 
     #[inline]
     fn block(self) -> Block {
-        let address = self.0 & ((1 << Self::ADDRESS_BITS) - 1);
-        let object = NonNull::new(address as usize as *mut u8);
-        let cache = CacheId((self.0 >> Self::ADDRESS_BITS) as u16);
+        let object = NonNull::new(self.0.address() as *mut u8);
+        let cache = CacheId(self.0.tag());
         (cache, object.expect("made from an object"))
     }
 }
