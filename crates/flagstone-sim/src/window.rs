@@ -17,8 +17,8 @@
 //! which fill for a second and then breathe with the decay of every second. So each kind of figure
 //! is judged alone: what happens in an operation, and how many bytes are in use.
 //!
-//! Time is counted from the machine's start, unless tasks still prepare (set up what an earlier life
-//! left) when the warm-up should be over: then from the look at which the last of them has begun.
+//! Time is counted from the last look before all tasks have begun: where tasks prepare themselves (set
+//! up what an earlier life left), what the first of them do meanwhile is no part of a window.
 
 use crate::costs::{MS, Ps};
 use crate::options::Failure;
@@ -186,7 +186,7 @@ pub fn run_steady(
     vm.run(programs, step, |vm| {
         let at = vm.now();
         looks.push(look(vm, subject, &mut watch, at));
-        if vm.preparing() && at - looks[origin].at >= first / 4 {
+        if vm.preparing() {
             origin = looks.len() - 1;
             return (at < PREPARATION_MOST).then_some(at + step);
         }
@@ -380,6 +380,30 @@ mod tests {
             1 << 20,
             "the peak is that of the whole run"
         );
+    }
+
+    #[test]
+    fn a_task_that_begins_before_the_warm_up_is_over_begins_it_anew() {
+        use crate::{Machine, Options};
+        let vm = Vm::new(Machine::named("x86-16").unwrap(), Options::default());
+        let policy = flagstone_core::policy::Policy::default();
+        let subject = vm.boot(|| Subject::new(&vm, &policy)).unwrap();
+        vm.will_prepare(2);
+        let task = |begins: Ps| -> Program<'_> {
+            Box::new(move |vm: &Vm| {
+                vm.sleep_until(begins);
+                vm.prepared();
+                while !vm.stopping() {
+                    vm.sleep_until(vm.now() + MS / 10);
+                    vm.count_op();
+                }
+            })
+        };
+        let programs = vec![(0, task(0)), (1, task(11 * MS))];
+        let plan = Plan::of(64 * MS, 64 * MS);
+        let steady = run_steady(&vm, &subject, programs, plan).unwrap();
+        assert!(steady.from > 32 * MS, "counted from the machine's start");
+        assert!(steady.drift.abs() < 0.01, "{}", steady.drift);
     }
 
     #[test]

@@ -145,9 +145,8 @@ const S2: &[(When, &str)] = &[
 const S3: &[(When, &str)] = &[
     (
         Missed("kbuild: zone-lock share"),
-        "kbuild's zone-lock share under the default policy lies about patch 9's, 0.048 %, and is above it by \
-         less than its seeds differ (0.026 to 0.058 %): three states of the code had 0.046, 0.048 and 0.058, the \
-         last since the default engine pays for the lines of a list's neighbours as the others do.",
+        "kbuild's zone-lock share under the default policy lies about patch 9's, and is above it by less than \
+         its seeds differ (three at a time had 0.027 to 0.059 %).",
     ),
     (
         Outside(["lmbench3 UNIX (AF_UNIX)", "", "lock contend%"]),

@@ -14,6 +14,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const SPAN: Duration = Duration::from_millis(900);
 /// The same under `--quick`.
 const SPAN_QUICK: Duration = Duration::from_millis(300);
+/// How often everything is measured and compared; once under `--quick`.
+const PASSES: u64 = 3;
 
 /// The document of `validate --json`.
 #[derive(Serialize)]
@@ -28,6 +30,8 @@ struct Document<'a> {
     within: usize,
     /// Rows whose measurement may be quoted.
     calm: usize,
+    /// How often everything was measured and compared; a row is its middle one.
+    passes: usize,
     rows: &'a [Row],
 }
 
@@ -69,19 +73,30 @@ pub(super) fn calibrate(path: Option<&Path>) -> Outcome {
 }
 
 /// Runs the same programs here and on the virtual machine, and prints both. `machine` is the
-/// profile to hold against the host; none: one measured now.
+/// profile to hold against the host; none: one measured before each pass.
 pub(super) fn validate(machine: Option<Machine>, quick: bool, json: bool) -> Outcome {
     let finding = |line| Failure::Finding(format!("sim: {line}"));
     let before = load();
     let cpus = threads::allowed().len().min(validate::CPUS_MOST) as u64;
-    let bar = super::progress(1 + cpus * 3 * validate::POLICIES.len() as u64);
-    let machine = match machine {
-        Some(machine) => machine,
-        None => profile::measure().map_err(finding)?.machine,
+    let (span, passes) = if quick {
+        (SPAN_QUICK, 1)
+    } else {
+        (SPAN, PASSES)
     };
-    bar.inc(1);
-    let span = if quick { SPAN_QUICK } else { SPAN };
-    let rows = validate::compare(&machine, span, || bar.inc(1)).map_err(finding)?;
+    let bar = super::progress(passes * (1 + cpus * 3 * validate::POLICIES.len() as u64));
+    let mut all = Vec::new();
+    let mut about = None;
+    for _ in 0..passes {
+        let machine = match &machine {
+            Some(machine) => machine.clone(),
+            None => profile::measure().map_err(finding)?.machine,
+        };
+        bar.inc(1);
+        all.push(validate::compare(&machine, span, || bar.inc(1)).map_err(finding)?);
+        about = Some(machine);
+    }
+    let rows = validate::middle(&all);
+    let machine = about.expect("one pass at least");
     bar.finish_and_clear();
     let within = rows.iter().filter(|row| row.within).count();
     let calm = rows.iter().filter(|row| row.calm).count();
@@ -97,6 +112,7 @@ pub(super) fn validate(machine: Option<Machine>, quick: bool, json: bool) -> Out
             load,
             within,
             calm,
+            passes: all.len(),
             rows: &rows,
         };
         println!(
@@ -104,7 +120,7 @@ pub(super) fn validate(machine: Option<Machine>, quick: bool, json: bool) -> Out
             serde_json::to_string_pretty(&document).expect("plain data")
         );
     } else {
-        print(&machine, &rows, load);
+        print(&machine, &rows, all.len(), load);
     }
     if off > 0 {
         return Err(Failure::Finding(format!(
@@ -132,7 +148,7 @@ fn verdict(row: &Row) -> &'static str {
     }
 }
 
-fn print(machine: &Machine, rows: &[Row], load: [f64; 2]) {
+fn print(machine: &Machine, rows: &[Row], passes: usize, load: [f64; 2]) {
     println!(
         "{}: {}; load {:.1} before, {:.1} after",
         machine.name, machine.about, load[0], load[1]
@@ -147,11 +163,9 @@ fn print(machine: &Machine, rows: &[Row], load: [f64; 2]) {
         "simulated\nns",
         "ratio",
         "within\n25 %",
+        "of calm\npasses",
         "program\nns",
         "pace",
-        "undist-\nurbed %",
-        "spread\n%",
-        "runs",
         "line\nns",
     ]);
     for row in rows {
@@ -163,11 +177,9 @@ fn print(machine: &Machine, rows: &[Row], load: [f64; 2]) {
             format!("{:.1}", row.simulated_ns),
             format!("{:.2}", row.ratio),
             verdict(row).to_owned(),
+            span_of(&row.ratios),
             format!("{:.1}", row.program_ns),
             format!("{:.2}", row.pace),
-            format!("{:.0}", row.undisturbed),
-            format!("{:.0}", row.spread),
-            row.runs.to_string(),
             row.line_ns.map_or(String::new(), |[before, after]| {
                 format!(
                     "{before:.0} .. {after:.0}{}",
@@ -176,15 +188,27 @@ fn print(machine: &Machine, rows: &[Row], load: [f64; 2]) {
             }),
         ]);
     }
-    for index in (2..13).filter(|index| *index != 6) {
+    for index in (2..11).filter(|index| *index != 6) {
         if let Some(column) = table.column_mut(index) {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
     println!("{table}");
+    if passes > 1 {
+        println!("a row is the one with the middle ratio of its calm passes, of {passes}");
+    }
     if rows.iter().any(|row| !row.still) {
         println!(
             "!  a line seldom took as long between the CPUs as before the run: the host moved them"
         );
+    }
+}
+
+/// Least and greatest of the ratios, and how many there are.
+fn span_of(ratios: &[f64]) -> String {
+    match ratios {
+        [] => String::new(),
+        [one] => format!("{one:.2}"),
+        [least, .., most] => format!("{}: {least:.2} .. {most:.2}", ratios.len()),
     }
 }

@@ -25,7 +25,7 @@ use crate::machine::Machine;
 use crate::scenario::NamedPolicy;
 use real::steadily;
 use row::Seen;
-pub use row::{Row, WITHIN};
+pub use row::{Row, WITHIN, middle};
 use simulated::{ONE_ALLOC, one_alloc, simulate};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -153,6 +153,7 @@ impl Bench<'_> {
                 .map(|pair| [pair.way_ns, seen.way_ns.unwrap_or(f64::NAN)]),
             still: real.pair.is_none() || seen.is_enough(),
             calm: seen.is_calm() && bare.is_calm(),
+            ratios: vec![ratio],
         });
     }
 

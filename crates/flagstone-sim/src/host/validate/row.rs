@@ -21,7 +21,7 @@ const CLEAN: usize = 8;
 /// caches are not what they would be.
 const SHARE: f64 = 15.0;
 
-/// One comparison.
+/// One comparison: of one pass, or the middle one of several.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// The workload, with its side where it has two.
@@ -56,6 +56,37 @@ pub struct Row {
     /// Whether the measurement may be quoted: enough of the run counts, and neighbours did not decide the
     /// figure. Of any other row neither agreement nor disagreement says anything.
     pub calm: bool,
+    /// The ratios of all calm passes, ascending.
+    pub ratios: Vec<f64>,
+}
+
+/// Of each row the pass whose ratio is the middle one of those that were calm; of two the one farther
+/// off. A row that never was calm stays as its last pass had it. Why several passes, each with a profile
+/// of its own: where a hypervisor puts its CPUs moves a row by a quarter, and prices by a tenth.
+#[must_use]
+pub fn middle(passes: &[Vec<Row>]) -> Vec<Row> {
+    let rows = passes.last().map_or(0, Vec::len);
+    let one = |index: usize| {
+        let all = || passes.iter().filter_map(|pass| pass.get(index));
+        let mut calm: Vec<&Row> = all().filter(|row| row.calm).collect();
+        calm.sort_by(|a, b| a.ratio.total_cmp(&b.ratio));
+        let ratios = calm.iter().map(|row| row.ratio).collect();
+        let either = [calm.len().saturating_sub(1) / 2, calm.len() / 2];
+        let middle = either.into_iter().filter_map(|at| calm.get(at).copied());
+        let farther = middle.max_by(|a, b| a.off().total_cmp(&b.off()));
+        farther.or(all().next_back()).map(|row| Row {
+            ratios,
+            ..row.clone()
+        })
+    };
+    (0..rows).filter_map(one).collect()
+}
+
+impl Row {
+    /// How far simulation is from measurement, either way.
+    fn off(&self) -> f64 {
+        self.ratio.max(f64::MIN_POSITIVE).ln().abs()
+    }
 }
 
 /// What a real run showed.
@@ -151,6 +182,47 @@ mod tests {
             slower: 0.0,
             way_ns: None,
         }
+    }
+
+    fn row(ratio: f64, calm: bool) -> Row {
+        Row {
+            workload: "larson".into(),
+            policy: "flagstone",
+            cpus: 1,
+            measured_ns: 10.0,
+            simulated_ns: 10.0 * ratio,
+            program_ns: 1.0,
+            pace: 1.0,
+            ratio,
+            within: (ratio - 1.0).abs() <= WITHIN,
+            undisturbed: 100.0,
+            spread: 0.0,
+            runs: 1,
+            line_ns: None,
+            still: true,
+            calm,
+            ratios: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_middle_of_the_calm_passes_is_quoted_with_all_their_ratios() {
+        let quoted = |rows: &[(f64, bool)]| {
+            let passes: Vec<_> = rows
+                .iter()
+                .map(|(ratio, calm)| vec![row(*ratio, *calm)])
+                .collect();
+            let [row] = &middle(&passes)[..] else {
+                panic!("one row")
+            };
+            (row.ratio, row.calm, row.ratios.clone())
+        };
+        let three = [(1.3, true), (0.9, true), (1.1, true)];
+        assert_eq!(quoted(&three), (1.1, true, vec![0.9, 1.1, 1.3]));
+        let two = [(1.3, true), (0.1, false), (1.1, true)];
+        assert_eq!(quoted(&two), (1.3, true, vec![1.1, 1.3]), "the farther one");
+        let none = [(1.3, false), (0.9, false)];
+        assert_eq!(quoted(&none), (0.9, false, vec![]));
     }
 
     #[test]
