@@ -7,6 +7,7 @@
 //!   html     the shell, style and chart library of reports in HTML
 //!   outfile  files that a long command writes at its end
 //!   progress the bar that long work shows on stderr
+//!   terminal what tables of all commands have in common
 //!   exit     documented exit codes, one line per failure
 //! ```
 
@@ -17,3 +18,4 @@ mod outfile;
 pub mod preload;
 mod progress;
 pub mod source;
+mod terminal;

@@ -4,6 +4,7 @@ use super::child::Sample;
 use super::figures::Standing;
 use super::runner::{Measured, Outcome};
 use super::targets::Target;
+use crate::terminal::unpadded;
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -179,13 +180,9 @@ pub fn table(result: &Measured) -> String {
         table.add_row(indented(cells(&row(result, outcome)).to_vec()));
     }
     let heading = format!("{}: {}", title(result), result.workload.what);
-    let lines: Vec<String> = table
-        .lines()
-        .map(|line| line.trim_end().to_owned())
-        .collect();
     let notes = notes(result).into_iter();
     let notes: String = notes.map(|note| format!("  {note}\n")).collect();
-    format!("{heading}\n{}\n{notes}", lines.join("\n"))
+    format!("{heading}\n{}\n{notes}", unpadded(&table))
 }
 
 /// The parts that fit a line: sizes in order, other names with their value.

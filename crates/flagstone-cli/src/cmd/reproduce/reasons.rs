@@ -164,7 +164,8 @@ const S3: &[(When, &str)] = &[
         Wrong(["lmbench3 UNIX (AF_UNIX)", "", "alloc_zone"]),
         "AF_UNIX fetches the same pages from zones in every state here, fifteen for each 64 KiB: a block \
          that a sender takes always ends on another CPU. What differs, up to 4 %, is what pagesets hold at \
-         the ends of the look, so these signs are chance. The published 4 to 7 % more come with patch 1 \
+         the ends of the look, so these signs are chance: looks of two seconds have 98.6, 99.5, 98.0, 96.8 and \
+         100.1, the five states in order. The published 4 to 7 % more come with patch 1 \
          and do not grow when patch 3 doubles the speed; they are not explained.",
     ),
     (

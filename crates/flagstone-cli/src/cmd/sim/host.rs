@@ -1,7 +1,8 @@
 //! `flagstone sim --calibrate` and `flagstone sim validate`: the host itself.
 
 use crate::exit::{Failure, Outcome};
-use comfy_table::{CellAlignment, Table};
+use crate::terminal::unpadded;
+use comfy_table::{CellAlignment, Table, presets};
 use flagstone_sim::Machine;
 use flagstone_sim::host::validate::{self, Row};
 use flagstone_sim::host::{profile, threads};
@@ -154,7 +155,7 @@ fn print(machine: &Machine, rows: &[Row], passes: usize, load: [f64; 2]) {
         machine.name, machine.about, load[0], load[1]
     );
     let mut table = Table::new();
-    table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
+    table.load_style(presets::NOTHING);
     table.set_header([
         "workload",
         "policy",
@@ -188,12 +189,13 @@ fn print(machine: &Machine, rows: &[Row], passes: usize, load: [f64; 2]) {
             }),
         ]);
     }
-    for index in (2..11).filter(|index| *index != 6) {
-        if let Some(column) = table.column_mut(index) {
+    for (index, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, 2));
+        if index > 1 && index != 6 {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
-    println!("{table}");
+    println!("{}", unpadded(&table));
     if passes > 1 {
         println!("a row is the one with the middle ratio of its calm passes, of {passes}");
     }

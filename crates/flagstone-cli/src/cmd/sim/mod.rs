@@ -53,7 +53,7 @@ const RUNS_MAX: u64 = 100_000;
   flagstone sim random-mix --machine spr-2s-224@1024 --tasks 1024 --quick --json
   flagstone sim interleave --seeds 10000    random programs, every access interleaved, checked
   flagstone sim --calibrate here.toml       measure this host: its profile, about 15 s
-  flagstone sim validate                    the same programs here and simulated, side by side
+  flagstone sim validate                    the same programs here and simulated, 3 to 4 minutes
   flagstone sim --list
 
 Exit status: 0 done; 1 a run failed, a seed of interleave broke an invariant, a row of
@@ -101,7 +101,7 @@ pub struct Args {
     /// Alternate between sockets, as all other workloads do by themselves
     #[arg(long)]
     spread: bool,
-    /// Look for 16 to 32 ms of virtual time instead of 64 to 512
+    /// Look for 16 to 32 ms of virtual time instead of 64 to 512; validate: one short pass
     #[arg(long)]
     quick: bool,
     /// Print one JSON document

@@ -1,7 +1,8 @@
 //! Rows as a table for people and as one JSON document.
 
 use super::Request;
-use comfy_table::{CellAlignment, Table};
+use crate::terminal::unpadded;
+use comfy_table::{CellAlignment, Table, presets};
 use flagstone_core::policy::{BASES, MODIFIERS};
 use flagstone_sim::machine::{self, Machine};
 use flagstone_sim::report::Row;
@@ -49,9 +50,9 @@ pub(super) fn print(request: &Request, rows: &[Row], took: Duration) {
         }
     );
     let mut table = Table::new();
-    table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
+    table.load_style(presets::NOTHING);
     let spread = request.seeds.len() > 1;
-    // Heads in two lines: a row of figures then fits ninety columns.
+    // Heads in two lines: a row of figures then fits eighty columns.
     let mut head = vec!["tasks", "policy", "ops/\ntask/s"];
     if spread {
         head.push("± %");
@@ -65,7 +66,7 @@ pub(super) fn print(request: &Request, rows: &[Row], took: Duration) {
         "mean\nMiB",
         "peak\nMiB",
         "page\n/1000",
-        "settled",
+        "settled\nms",
     ]);
     table.set_header(&head);
     for row in rows {
@@ -96,7 +97,7 @@ pub(super) fn print(request: &Request, rows: &[Row], took: Duration) {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
-    println!("{table}");
+    println!("{}", unpadded(&table));
     println!("page/1000: fresh slabs (calls of the page allocator) per thousand operations");
     extras(rows);
     let simulated: u64 = rows.iter().map(|row| row.simulated_ops).sum();
@@ -132,7 +133,7 @@ fn settled(row: &Row, kind: Kind) -> String {
     match kind {
         Kind::Finite => "whole run".into(),
         Kind::Steady if row.converged => {
-            format!("{:.0}..{:.0} ms", row.window_ms[0], row.window_ms[1])
+            format!("{:.0}..{:.0}", row.window_ms[0], row.window_ms[1])
         }
         Kind::Steady if row.settled.ops => format!("bytes NO {:+.1} %", row.bytes_drift),
         Kind::Steady => format!("NO {:+.1} %", row.drift),
