@@ -135,8 +135,8 @@ fn settled(row: &Row, kind: Kind) -> String {
         Kind::Steady if row.converged => {
             format!("{:.0}..{:.0}", row.window_ms[0], row.window_ms[1])
         }
-        Kind::Steady if row.settled.ops => format!("bytes NO {:+.1} %", row.bytes_drift),
-        Kind::Steady => format!("NO {:+.1} %", row.drift),
+        Kind::Steady if row.settled.ops => format!("bytes NO {:+.0}%", row.bytes_drift),
+        Kind::Steady => format!("NO {:+.0}%", row.drift),
     }
 }
 
@@ -166,7 +166,9 @@ fn extras(rows: &[Row]) {
 }
 
 fn mib(bytes: f64) -> String {
-    format!("{:.1}", bytes / f64::from(1 << 20))
+    let mib = bytes / f64::from(1 << 20);
+    let places = usize::from(mib < 99.95);
+    format!("{mib:.places$}")
 }
 
 /// A name and what it stands for.
