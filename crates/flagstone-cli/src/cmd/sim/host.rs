@@ -86,7 +86,7 @@ pub(super) fn validate(machine: Option<Machine>, quick: bool, json: bool) -> Out
     };
     let bar = super::progress(passes * (1 + cpus * 3 * validate::POLICIES.len() as u64));
     let mut all = Vec::new();
-    let mut about = None;
+    let mut last = None;
     for _ in 0..passes {
         let machine = match &machine {
             Some(machine) => machine.clone(),
@@ -94,10 +94,10 @@ pub(super) fn validate(machine: Option<Machine>, quick: bool, json: bool) -> Out
         };
         bar.inc(1);
         all.push(validate::compare(&machine, span, || bar.inc(1)).map_err(finding)?);
-        about = Some(machine);
+        last = Some(machine);
     }
+    let machine = last.expect("one pass at least");
     let rows = validate::middle(&all);
-    let machine = about.expect("one pass at least");
     bar.finish_and_clear();
     let within = rows.iter().filter(|row| row.within).count();
     let calm = rows.iter().filter(|row| row.calm).count();
