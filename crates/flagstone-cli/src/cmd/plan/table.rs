@@ -1,6 +1,7 @@
 //! The answer as tables: rows of one question together, what differs from its first row marked.
 
 use super::rows::{Cost, PcpRow, Plan, Row, Total};
+use crate::terminal::unpadded;
 use comfy_table::{Attribute, Cell, CellAlignment, Color, Table, presets};
 use std::fmt::Write as _;
 use std::io::IsTerminal as _;
@@ -116,9 +117,7 @@ impl Compared {
             out.push('\n');
         }
         let _ = writeln!(out, "{title}");
-        for line in self.table.lines() {
-            let _ = writeln!(out, "{}", line.trim_end());
-        }
+        let _ = writeln!(out, "{}", unpadded(&self.table));
         if self.starred {
             let _ = writeln!(out, "* differs from the first policy");
         }

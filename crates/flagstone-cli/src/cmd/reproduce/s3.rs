@@ -38,6 +38,8 @@ struct Table {
     by_time: bool,
     /// The first column: throughput, or time.
     first: &'static str,
+    /// Seeds of a full run: a build's differ by half in what they wait for zones, those of the others hardly.
+    seeds: u64,
 }
 
 /// The table whose counters look normalised by time.
@@ -51,6 +53,7 @@ const TABLES: [Table; 3] = [
         tasks: 224,
         by_time: false,
         first: "build time",
+        seeds: 9,
     },
     Table {
         name: BY_TIME,
@@ -59,6 +62,7 @@ const TABLES: [Table; 3] = [
         tasks: 128,
         by_time: true,
         first: "score",
+        seeds: 3,
     },
     Table {
         name: "lmbench3 UNIX (AF_UNIX)",
@@ -67,6 +71,7 @@ const TABLES: [Table; 3] = [
         tasks: 32,
         by_time: false,
         first: "score",
+        seeds: 3,
     },
 ];
 
@@ -86,9 +91,8 @@ fn large((_, workload, machine): (&str, &'static str, &'static str), policy: &st
     Ask::new(workload, machine, 1024, look).under(policy)
 }
 
-/// A build's seeds differ by half in what they wait for zones; those of the others hardly.
 fn seeds(table: Table, effort: Effort) -> u64 {
-    effort.pick(1, if table.workload == "kbuild" { 9 } else { 3 })
+    effort.pick(1, table.seeds)
 }
 
 fn run_of(table: Table, effort: Effort) -> Ask {
@@ -338,22 +342,21 @@ fn crowd(sheet: &mut Sheet, runs: &Runs, place: (&'static str, &'static str, &'s
 
 /// Memory of patch 9 over the base's while kbuild runs.
 fn overhead(sheet: &mut Sheet, runs: &Runs, effort: Effort) {
-    let ask = run_of(TABLES[0], effort);
+    let [table, ..] = TABLES;
+    let (ask, seeds) = (run_of(table, effort), seeds(table, effort));
     let of = |policy: &str| {
-        relative(runs, &ask, policy, seeds(TABLES[0], effort), |f| {
-            f.mean_bytes
-        })
-        .map(|stat| (stat.mean - 100.0, stat.sd))
+        relative(runs, &ask, policy, seeds, |f| f.mean_bytes)
+            .map(|stat| (stat.mean - 100.0, stat.sd))
     };
     let own = of(OWN).ok().map(|(mean, _)| mean);
     let asks = [&ask.under(BASE), &ask.under(LAST)];
-    let unsettled = runs.note(&asks, seeds(TABLES[0], effort), "memory", |s| s.bytes);
+    let unsettled = runs.note(&asks, seeds, "memory", |s| s.bytes);
     let fill = Fill {
         got: Some(of(LAST)),
         own,
         accuracy: Some(Accuracy::Points(6.0)),
         versus: Some(Versus::Zero),
-        profile: Some(TABLES[0].machine.into()),
+        profile: Some(table.machine.into()),
         note: unsettled.or_else(|| {
             Some("mean of pages in use and in pagesets; the series says \"up to\"".into())
         }),
@@ -367,16 +370,14 @@ fn overhead(sheet: &mut Sheet, runs: &Runs, effort: Effort) {
         found: own.map_or("not simulated".into(), |own| format!("{own:+.1} %")),
         reached: own.map(|own| own <= 6.0),
     });
-    afterwards(sheet, runs, &ask, effort);
+    afterwards(sheet, runs, &ask, seeds);
 }
 
 /// What is left when everybody has gone home and pagesets had time to decay.
-fn afterwards(sheet: &mut Sheet, runs: &Runs, ask: &Ask, effort: Effort) {
+fn afterwards(sheet: &mut Sheet, runs: &Runs, ask: &Ask, seeds: u64) {
     let of = |policy: &str, name: &str| {
         let figure = |f: &Figures| f.details.get(name).copied().unwrap_or(f64::NAN);
-        let found = runs
-            .stat(&ask.under(policy), seeds(TABLES[0], effort), figure)
-            .ok()?;
+        let found = runs.stat(&ask.under(policy), seeds, figure).ok()?;
         (!found.mean.is_nan()).then_some(found.mean)
     };
     for (row, policy) in STATES.into_iter().chain([(OWN, OWN)]) {

@@ -2,6 +2,7 @@
 
 use super::document::{Entry, NotResident, Outcome};
 use super::reports::{Cache, Found, Pageset, Zone};
+use crate::terminal::unpadded;
 use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, presets};
 use flagstone_core::stats::Line;
 use std::collections::BTreeMap;
@@ -130,11 +131,8 @@ fn push_table(out: &mut String, table: &mut Table) {
             column.set_constraint(ColumnConstraint::ContentWidth);
         }
     }
-    for line in table.lines() {
-        out.push_str(line.trim_end());
-        out.push('\n');
-    }
-    out.push('\n');
+    out.push_str(&unpadded(table));
+    out.push_str("\n\n");
 }
 
 fn ledger(out: &mut String, outcome: &Outcome, screen: Screen) {

@@ -53,7 +53,7 @@ const RUNS_MAX: u64 = 100_000;
   flagstone sim random-mix --machine spr-2s-224@1024 --tasks 1024 --quick --json
   flagstone sim interleave --seeds 10000    random programs, every access interleaved, checked
   flagstone sim --calibrate here.toml       measure this host: its profile, about 15 s
-  flagstone sim validate                    the same programs here and simulated, 3 to 4 minutes
+  flagstone sim validate                    the same programs here and simulated, 2 to 3 minutes
   flagstone sim --list
 
 Exit status: 0 done; 1 a run failed, a seed of interleave broke an invariant, a row of

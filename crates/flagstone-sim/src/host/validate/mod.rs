@@ -24,8 +24,8 @@ use super::threads::allowed;
 use crate::machine::Machine;
 use crate::scenario::NamedPolicy;
 use real::steadily;
-use row::Seen;
 pub use row::{Row, WITHIN, middle};
+use row::{Seen, off};
 use simulated::{ONE_ALLOC, one_alloc, simulate};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -135,6 +135,7 @@ impl Bench<'_> {
     fn add<T>(&mut self, workload: String, real: &Calmest<T>, figures: Figures) {
         let Figures { seen, bare, ns, .. } = figures;
         let ratio = ns / seen.ns;
+        let calm = seen.is_calm() && bare.is_calm();
         self.rows.push(Row {
             workload,
             policy: self.policy,
@@ -144,7 +145,7 @@ impl Bench<'_> {
             program_ns: figures.program_ns,
             pace: seen.pace / self.machine.work_ns.pace.unwrap_or(seen.pace),
             ratio,
-            within: (ratio - 1.0).abs() <= WITHIN,
+            within: off(ratio) <= WITHIN,
             undisturbed: seen.undisturbed,
             spread: seen.spread * 100.0,
             runs: real.runs,
@@ -152,8 +153,8 @@ impl Bench<'_> {
                 .pair
                 .map(|pair| [pair.way_ns, seen.way_ns.unwrap_or(f64::NAN)]),
             still: real.pair.is_none() || seen.is_enough(),
-            calm: seen.is_calm() && bare.is_calm(),
-            ratios: vec![ratio],
+            calm,
+            ratios: calm.then_some(ratio).into_iter().collect(),
         });
     }
 

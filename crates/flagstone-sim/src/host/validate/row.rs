@@ -73,7 +73,7 @@ pub fn middle(passes: &[Vec<Row>]) -> Vec<Row> {
         let ratios = calm.iter().map(|row| row.ratio).collect();
         let either = [calm.len().saturating_sub(1) / 2, calm.len() / 2];
         let middle = either.into_iter().filter_map(|at| calm.get(at).copied());
-        let farther = middle.max_by(|a, b| a.off().total_cmp(&b.off()));
+        let farther = middle.max_by(|a, b| off(a.ratio).total_cmp(&off(b.ratio)));
         farther.or(all().next_back()).map(|row| Row {
             ratios,
             ..row.clone()
@@ -82,11 +82,9 @@ pub fn middle(passes: &[Vec<Row>]) -> Vec<Row> {
     (0..rows).filter_map(one).collect()
 }
 
-impl Row {
-    /// How far simulation is from measurement, either way.
-    fn off(&self) -> f64 {
-        self.ratio.max(f64::MIN_POSITIVE).ln().abs()
-    }
+/// How far a ratio is from one: what [`WITHIN`] bounds.
+pub(super) fn off(ratio: f64) -> f64 {
+    (ratio - 1.0).abs()
 }
 
 /// What a real run showed.
@@ -194,14 +192,14 @@ mod tests {
             program_ns: 1.0,
             pace: 1.0,
             ratio,
-            within: (ratio - 1.0).abs() <= WITHIN,
+            within: off(ratio) <= WITHIN,
             undisturbed: 100.0,
             spread: 0.0,
             runs: 1,
             line_ns: None,
             still: true,
             calm,
-            ratios: Vec::new(),
+            ratios: calm.then_some(ratio).into_iter().collect(),
         }
     }
 
@@ -221,6 +219,12 @@ mod tests {
         assert_eq!(quoted(&three), (1.1, true, vec![0.9, 1.1, 1.3]));
         let two = [(1.3, true), (0.1, false), (1.1, true)];
         assert_eq!(quoted(&two), (1.3, true, vec![1.1, 1.3]), "the farther one");
+        let sides = [(1.26, true), (0.77, true)];
+        assert_eq!(
+            quoted(&sides).0,
+            1.26,
+            "the one that is off, not the one within"
+        );
         let none = [(1.3, false), (0.9, false)];
         assert_eq!(quoted(&none), (0.9, false, vec![]));
     }

@@ -4,6 +4,7 @@
 mod details;
 mod overview;
 
+use crate::terminal::unpadded;
 use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, presets};
 use std::io::IsTerminal;
 
@@ -94,9 +95,9 @@ fn table(screen: Screen, head: &[&str], words: Option<usize>, rows: Vec<Vec<Stri
         }
     }
     let mut out = String::new();
-    for line in table.to_string().lines() {
+    for line in unpadded(&table).lines() {
         out.push(' ');
-        out.push_str(line.trim_end());
+        out.push_str(line);
         out.push('\n');
     }
     out
