@@ -11,7 +11,7 @@ use crate::tally::bump;
 use crate::thread::{State, Thread};
 use crate::vm::Vm;
 use core::cell::Cell;
-use flagstone_core::platform::Function;
+use flagstone_core::platform::{Access, Function, Line};
 
 /// How far private work may run ahead. Why 1 µs: without a bound, programs that poll each other
 /// see stale worlds (a build's lock share then falls by a third); shorter ones only cost switches.
@@ -238,6 +238,15 @@ impl Vm {
         bump(&self.tally().ops, 1);
     }
 
+    /// The program accesses a line of its own that other CPUs use too.
+    pub(crate) fn use_line(&self, line: *const u8, access: Access) {
+        if self.timed.get() && self.options.program_is_measured {
+            self.touch_shared(line as usize, access, true);
+        } else {
+            self.touch(Line::Node, line as usize, access);
+        }
+    }
+
     /// The program reads or writes `bytes` of an object.
     #[inline]
     pub fn use_object(&self, address: *const u8, bytes: usize) {
@@ -248,6 +257,9 @@ impl Vm {
         let mut lines = self.lines.borrow_mut();
         let (near, far) = lines.object_part(first, bytes, cpu, &self.topology, &self.costs);
         drop(lines);
+        if self.options.program_is_measured {
+            return self.pass(far);
+        }
         self.pass(far + self.at_hand(near));
     }
 

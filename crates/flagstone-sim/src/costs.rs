@@ -30,6 +30,9 @@ pub struct Costs {
     pub migrates: bool,
     /// An object line by [`Distance`], overlap included.
     pub object_transfer: [Ps; 5],
+    /// The same of a line that says where the next object is, where it differs: after one beside it, and
+    /// after another.
+    pub link_transfer: Option<[[Ps; 5]; 2]>,
     /// A locked instruction beyond its access.
     pub atomic: Ps,
     /// One slot step.
@@ -103,13 +106,18 @@ impl Costs {
             ps(latency.socket),
             ps(latency.remote),
         ];
-        let mut object_transfer = transfer;
-        for way in &mut object_transfer[1..] {
-            *way = (*way as f64 * latency.overlap.unwrap_or(1.0)).round() as Ps;
-        }
+        let waited = |part: f64| {
+            let mut ways = transfer;
+            for way in &mut ways[1..] {
+                *way = (*way as f64 * part).round() as Ps;
+            }
+            ways
+        };
+        let object_transfer = waited(latency.overlap.unwrap_or(1.0));
         Self {
             transfer,
             object_transfer,
+            link_transfer: latency.in_row.map(|part| [waited(part), transfer]),
             dram: ps(latency.dram),
             linger: (latency.linger.unwrap_or(0.0) * UNIT as f64).round() as u64,
             migrates: latency.migrates.unwrap_or(false),

@@ -4,9 +4,8 @@
 //! shared line for each step, and a reader or writer that has to wait sleeps.
 
 use crate::vm::Vm;
-use crate::world::Virtual;
 use core::cell::{Cell, RefCell};
-use flagstone_core::platform::{Access, Line, Platform};
+use flagstone_core::platform::Access;
 use std::collections::VecDeque;
 
 /// A bounded queue with its own cache line.
@@ -32,8 +31,8 @@ pub(crate) struct Places {
 
 impl Places {
     /// `access` to any of its items.
-    pub(crate) fn touch(&self, access: Access) {
-        Virtual::touch(Line::Node, core::ptr::from_ref(self).cast(), access);
+    pub(crate) fn touch(&self, vm: &Vm, access: Access) {
+        vm.use_line(core::ptr::from_ref(self).cast(), access);
     }
 }
 
@@ -56,12 +55,12 @@ impl<T> Mailbox<T> {
     };
 
     /// Touches the place of the item that is next on one side.
-    fn place(&self, side: &Cell<usize>, access: Access) {
+    fn place(&self, vm: &Vm, side: &Cell<usize>, access: Access) {
         if self.places.is_empty() {
             return;
         }
         let at = side.replace(side.get() + 1) % self.capacity;
-        self.places[at / Self::EACH].touch(access);
+        self.places[at / Self::EACH].touch(vm, access);
     }
 
     /// An empty mailbox for `capacity` items.
@@ -78,13 +77,13 @@ impl<T> Mailbox<T> {
         }
     }
 
-    fn touch(&self) {
-        Virtual::touch(Line::Node, core::ptr::from_ref(self).cast(), Access::Atomic);
+    fn touch(&self, vm: &Vm) {
+        vm.use_line(core::ptr::from_ref(self).cast(), Access::Atomic);
     }
 
     /// Looks at how full it is without taking part: one read of its line.
-    pub fn look(&self) {
-        Virtual::touch(Line::Node, core::ptr::from_ref(self).cast(), Access::Read);
+    pub fn look(&self, vm: &Vm) {
+        vm.use_line(core::ptr::from_ref(self).cast(), Access::Read);
     }
 
     /// Items in it.
@@ -110,7 +109,7 @@ impl<T> Mailbox<T> {
     /// # Errors
     /// The item, when the run is over.
     pub fn send(&self, vm: &Vm, item: T) -> Result<(), T> {
-        self.touch();
+        self.touch(vm);
         while self.is_full() {
             if vm.stopping() {
                 return Err(item);
@@ -127,7 +126,7 @@ impl<T> Mailbox<T> {
     /// # Errors
     /// The item, when the mailbox is full.
     pub fn offer(&self, vm: &Vm, item: T) -> Result<(), T> {
-        self.touch();
+        self.touch(vm);
         if self.is_full() {
             return Err(item);
         }
@@ -136,7 +135,7 @@ impl<T> Mailbox<T> {
     }
 
     fn put(&self, vm: &Vm, item: T) {
-        self.place(&self.put, Access::Write);
+        self.place(vm, &self.put, Access::Write);
         self.items.borrow_mut().push_back(item);
         wake_all(vm, &self.readers);
     }
@@ -157,9 +156,9 @@ impl<T> Mailbox<T> {
 
     /// Takes an item if there is one.
     pub fn poll(&self, vm: &Vm) -> Option<T> {
-        self.touch();
+        self.touch(vm);
         let item = self.items.borrow_mut().pop_front()?;
-        self.place(&self.taken, Access::Read);
+        self.place(vm, &self.taken, Access::Read);
         if self.len() * 2 <= self.capacity {
             wake_all(vm, &self.writers);
         }

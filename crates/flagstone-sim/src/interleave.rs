@@ -130,6 +130,7 @@ pub fn check(seed: u64, torn_slots: bool) -> Result<Summary, Failure> {
         budget_bytes: BUDGET,
         threads,
         mostly_pages: false,
+        program_is_measured: false,
     };
     let vm = Vm::new(machine, options);
     let subject = vm.boot(|| Subject::new(&vm, &policy.policy).expect("memory to begin with"));

@@ -52,6 +52,8 @@ pub struct Directory {
     sharers: Vec<u64>,
     words: usize,
     socket_masks: Vec<u64>,
+    /// The line of a link that each CPU read last.
+    links: Vec<usize>,
 }
 
 impl Directory {
@@ -81,6 +83,7 @@ impl Directory {
             sharers: Vec::new(),
             words,
             socket_masks,
+            links: vec![0; topology.cpus() as usize],
         })
     }
 
@@ -128,6 +131,31 @@ impl Directory {
             *shadow = cpu + 1;
         }
         self.fetched(last, cpu, topology, costs)
+    }
+
+    /// `cpu` reads where the next object is, from an object's line; returns what that costs, where the
+    /// line is another CPU's by `ways`: after one beside it, and after another.
+    #[cold]
+    pub fn link(
+        &mut self,
+        address: usize,
+        cpu: u32,
+        ways: &[[Ps; 5]; 2],
+        topology: &Topology,
+        costs: &Costs,
+    ) -> Ps {
+        /// Lines from one to the next that a prefetcher expects.
+        const BESIDE: usize = 4;
+        let line = address >> LINE_SHIFT;
+        let before = core::mem::replace(&mut self.links[cpu as usize], line);
+        let shadow = *self.shadow_of(address);
+        let cost = self.object(address, cpu, topology, costs);
+        let is_anothers = shadow != 0 && shadow & HOME == 0 && shadow != cpu + 1;
+        if !is_anothers {
+            return cost;
+        }
+        let distance = topology.distance(cpu, shadow - 1) as usize;
+        ways[usize::from(line.abs_diff(before) > BESIDE)][distance]
     }
 
     /// `cpu` accesses all lines of `bytes` of an object; returns what those cost that were at hand

@@ -46,6 +46,8 @@ pub struct Options {
     /// Nearly all memory is whole pages whose lines nobody looks at one by one: a hint that saves
     /// the host memory.
     pub mostly_pages: bool,
+    /// Lines of the program at hand are part of what it takes on its own, and cost nothing more.
+    pub program_is_measured: bool,
 }
 
 impl Default for Options {
@@ -58,6 +60,7 @@ impl Default for Options {
             budget_bytes: 0,
             threads: 0,
             mostly_pages: false,
+            program_is_measured: false,
         }
     }
 }

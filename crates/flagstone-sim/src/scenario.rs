@@ -106,6 +106,7 @@ impl Scenario<'_> {
         let options = Options {
             seed: self.seed,
             mostly_pages: self.workload.processes,
+            program_is_measured: self.params.program_ns.is_some(),
             ..Options::default()
         };
         let vm = Vm::try_new(self.machine.clone(), options)?;

@@ -67,7 +67,7 @@ impl Vm {
     }
 
     #[inline]
-    fn touch(&self, line: Line, address: usize, access: Access) {
+    pub(crate) fn touch(&self, line: Line, address: usize, access: Access) {
         if !self.timed.get() {
             return self.touch_untimed(line, address);
         }
@@ -76,22 +76,28 @@ impl Vm {
             Line::Object | Line::Cpu | Line::Sheaf | Line::Pageset | Line::Page => {
                 let cpu = self.cpu.get();
                 let mut lines = self.lines.borrow_mut();
-                let line = lines.object(address, cpu, &self.topology, &self.costs);
+                let cost = match (line, access, &self.costs.link_transfer) {
+                    (Line::Object, Access::Read, Some(ways)) => {
+                        lines.link(address, cpu, ways, &self.topology, &self.costs)
+                    }
+                    _ => lines.object(address, cpu, &self.topology, &self.costs),
+                };
                 drop(lines);
-                let is_far = line > self.costs.transfer[0];
-                let (journey, mut near) = if is_far { (line, 0) } else { (0, line) };
+                let is_far = cost > self.costs.transfer[0];
+                let (journey, mut near) = if is_far { (cost, 0) } else { (0, cost) };
                 if access == Access::Atomic {
                     near += self.costs.atomic;
                 }
                 self.pass(journey + self.at_hand(near));
             }
             Line::Slab | Line::Node | Line::Barn | Line::Zone | Line::FreeArea => {
-                self.touch_shared(address, access);
+                self.touch_shared(address, access, false);
             }
         }
     }
 
-    fn touch_shared(&self, address: usize, access: Access) {
+    /// `is_measured`: a line of the program, which at hand is part of what the program takes.
+    pub(crate) fn touch_shared(&self, address: usize, access: Access, is_measured: bool) {
         self.sync_for(address);
         let (cpu, now) = (self.cpu.get(), self.now.get());
         let mut lines = self.lines.borrow_mut();
@@ -111,6 +117,9 @@ impl Vm {
         }
         if access == Access::Atomic {
             near += self.costs.atomic;
+        }
+        if is_measured {
+            near = 0;
         }
         end += self.at_hand(near);
         self.now.set(end);

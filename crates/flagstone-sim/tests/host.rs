@@ -1,7 +1,7 @@
 //! The same programs on real threads: they run, on as many CPUs as there are, and are compared.
 
 use flagstone_sim::host::validate::{CPUS_MOST, POLICIES, compare};
-use flagstone_sim::host::{probe, rows, threads};
+use flagstone_sim::host::{between, probe, rows, threads};
 use flagstone_sim::machine::Machine;
 use std::cell::Cell;
 use std::time::Duration;
@@ -33,10 +33,11 @@ fn probes_answer_and_those_of_two_cpus_only_where_there_are_two() {
     let cpus = threads::allowed();
     assert!(probe::own_line() > 0.0);
     if cpus.len() > 1 {
-        assert!(probe::transfer(cpus[0], cpus[1]) > 0.0);
+        assert!(between::transfer(cpus[0], cpus[1]) > 0.0);
+        assert!(between::in_row(cpus[0], cpus[1]) > 0.0);
         let short = Duration::from_millis(5);
-        assert!(probe::hand_off(cpus[0], cpus[1], short) > 0.0);
-        assert!(probe::contended_atomic(cpus[0], cpus[1], 4, short) > 0.0);
+        assert!(between::hand_off(cpus[0], cpus[1], short) > 0.0);
+        assert!(between::contended_atomic(cpus[0], cpus[1], 4, short) > 0.0);
     }
 }
 

@@ -4,7 +4,7 @@
 //! is between two. So all of it is measured together, and again where it matters.
 
 use super::way::is_same;
-use super::{probe, steps};
+use super::{between, probe, steps};
 use crate::machine::Machine;
 use std::time::Duration;
 
@@ -15,6 +15,8 @@ pub struct Pair {
     pub way_ns: f64,
     /// One of several lines under way at once, in ns.
     pub overlapped_ns: f64,
+    /// One of several in a row, each of which says where the next one is, in ns.
+    pub in_row_ns: f64,
     /// A line that the other one wrote is this one's own once it was read.
     pub migrates: bool,
     /// Nanoseconds of a locked addition by either, while both do nothing but that to one line and
@@ -46,22 +48,23 @@ impl Place {
         let [a, b] = self.cpus;
         let mut words_ns = [(0.0, 0.0); 3];
         for (word, rounds) in words_ns.iter_mut().zip(PAUSES) {
-            let both = self.here(|| probe::contended_atomic(a, b, rounds, budget / 3))?;
+            let both = self.here(|| between::contended_atomic(a, b, rounds, budget / 3))?;
             *word = (probe::pause(rounds), both);
         }
         Some(Pair {
             way_ns: self.way_ns,
-            overlapped_ns: self.here(|| probe::overlapped(a, b))?,
-            migrates: self.here(|| probe::upgrade(a, b))? < self.way_ns / 2.0,
+            overlapped_ns: self.here(|| between::overlapped(a, b))?,
+            in_row_ns: self.here(|| between::in_row(a, b))?,
+            migrates: self.here(|| between::upgrade(a, b))? < self.way_ns / 2.0,
             words_ns,
-            lock_ns: self.here(|| probe::hand_off(a, b, budget))?,
+            lock_ns: self.here(|| between::hand_off(a, b, budget))?,
         })
     }
 
     /// What `measure` answers while the CPUs stay here; `None` if they are elsewhere too often.
     fn here(&self, measure: impl Fn() -> f64) -> Option<f64> {
         let [a, b] = self.cpus;
-        let is_here = || is_same(probe::transfer_now(a, b), self.way_ns);
+        let is_here = || is_same(between::transfer_now(a, b), self.way_ns);
         for _ in 0..TRIES {
             if is_here() {
                 let figure = measure();
@@ -83,7 +86,7 @@ impl Pair {
         for last in (0..STARTS).map(|start| start + 1 == STARTS) {
             let place = Place {
                 cpus: [a, b],
-                way_ns: probe::transfer(a, b),
+                way_ns: between::transfer(a, b),
                 patient: !last,
             };
             found = place.pair(budget);
@@ -100,6 +103,12 @@ impl Pair {
         (self.overlapped_ns / self.way_ns).min(1.0)
     }
 
+    /// The same where they follow each other and each says where the next one is.
+    #[must_use]
+    pub fn in_row(&self) -> f64 {
+        (self.in_row_ns / self.way_ns).min(1.0)
+    }
+
     /// Gives `machine` lines that behave so: their way between any two cores of a package, how
     /// much of it is waited for, and the two figures that are solved for.
     pub fn rule(&self, machine: &mut Machine) {
@@ -107,6 +116,7 @@ impl Pair {
         latency.socket = self.way_ns;
         latency.cluster = latency.cluster.map(|_| self.way_ns);
         latency.overlap = Some(self.overlap());
+        latency.in_row = Some(self.in_row());
         latency.migrates = Some(self.migrates);
         self.solve(machine);
     }
@@ -160,6 +170,7 @@ mod tests {
         let pair = Pair {
             way_ns: 128.0,
             overlapped_ns: 6.4,
+            in_row_ns: 40.0,
             migrates: true,
             words_ns: [(0.0, 8.2), (4.0, 11.6), (11.0, 16.8)],
             lock_ns: 10.0,

@@ -1,9 +1,10 @@
 //! A complete profile of this host, every figure with the way it was found.
 
+use super::loops::{self, Loops};
 use super::pair::Pair;
 use super::shape::{self, Found};
 use super::solve::{self, Equation, PRICES, Price};
-use super::{probe, threads};
+use super::{between, probe, threads};
 use crate::machine::Machine;
 use crate::topology::Distance;
 use core::fmt::Write as _;
@@ -121,7 +122,7 @@ fn measure_here(found: &Found) -> Result<Calibration, String> {
     let atomic = (locked.ns - own).max(0.1);
     let (dram, line) = probe::memory();
     let (fault, advise) = probe::pages();
-    let transfer = |distance| found.pair(distance).map(|(a, b)| probe::transfer(a, b));
+    let transfer = |distance| found.pair(distance).map(|(a, b)| between::transfer(a, b));
     let near = [
         Distance::Sibling,
         Distance::Cluster,
@@ -165,6 +166,11 @@ fn measure_here(found: &Found) -> Result<Calibration, String> {
             "overlap",
             pair.overlap(),
             "128 lines the other CPU wrote, read and written: one of them, over a line's way",
+        );
+        page.figure(
+            "in_row",
+            pair.in_row(),
+            "the same of lines one after the other, each of which says where the next one is",
         );
         page.flag(
             "migrates",
@@ -213,7 +219,7 @@ fn measure_here(found: &Found) -> Result<Calibration, String> {
     );
     page.figure(
         "mispredict",
-        probe::mispredicted_branch().at(locked.pace).max(0.0),
+        probe::mispredicted_branch().at(locked.pace, 1.0).max(0.0),
         "twice what a branch by chance takes more than one that is nearly always the same",
     );
     page.figure("page", fault, "first write to each page of a fresh mapping");
@@ -222,7 +228,7 @@ fn measure_here(found: &Found) -> Result<Calibration, String> {
         probe::fence().unwrap_or(3000.0),
         "membarrier over all CPUs (3000 where the kernel has none)",
     );
-    let wake = found.any_pair().map(|(a, b)| probe::wake(a, b));
+    let wake = found.any_pair().map(|(a, b)| between::wake(a, b));
     page.figure(
         "wake",
         wake.unwrap_or(4000.0),
@@ -251,12 +257,22 @@ fn measure_here(found: &Found) -> Result<Calibration, String> {
 
     // What is solved for goes where it belongs.
     let places = [at_own, at_lock, at_work];
+    let Loops { loops, pace_power } = loops::run(LOOPS, found.memory_gib << 30)?;
+    let power = pace_power.unwrap_or(1.0);
     let usual = PRICES.map(|(_, usual)| usual);
-    let draft = insert(&page.0, places, &solved_lines(usual, near_line, None));
+    let draft = insert(
+        &page.0,
+        places,
+        &solved_lines(usual, power, near_line, None),
+    );
     let machine = Machine::parse("this-machine", &draft)?;
-    let equations = solve::equations(&machine, LOOPS)?;
+    let equations = solve::equations(&machine, &loops);
     let prices = solve::solve(&equations, near_line);
-    let draft = insert(&page.0, places, &solved_lines(prices, near_line, None));
+    let draft = insert(
+        &page.0,
+        places,
+        &solved_lines(prices, power, near_line, None),
+    );
     let mut machine = Machine::parse("this-machine", &draft)?;
     if let Some(pair) = pair {
         pair.solve(&mut machine);
@@ -265,7 +281,7 @@ fn measure_here(found: &Found) -> Result<Calibration, String> {
     let text = insert(
         &page.0,
         places,
-        &solved_lines(prices, near_line, lock.as_ref()),
+        &solved_lines(prices, power, near_line, lock.as_ref()),
     );
     let machine = Machine::parse("this-machine", &text)?;
     Ok(Calibration {
@@ -308,6 +324,7 @@ fn insert(text: &str, places: [usize; 3], lines: &[String; 3]) -> String {
 /// what two CPUs showed, and the machine that shows the same.
 fn solved_lines(
     prices: [f64; PRICES.len()],
+    power: f64,
     most: f64,
     lock: Option<&(Pair, Machine)>,
 ) -> [String; 3] {
@@ -336,6 +353,11 @@ fn solved_lines(
     let handoff = lock.map_or(1.0, |(_, machine)| machine.locks.handoff);
     locks.figure("handoff", handoff, &source);
     let mut work = Page(String::new());
+    work.figure(
+        "pace_power",
+        power,
+        "the power of the pace that these loops go with; 1 where they met one pace only",
+    );
     for (name, price) in [
         ("slot", Price::Slot),
         ("fast", Price::Fast),

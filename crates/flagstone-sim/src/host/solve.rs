@@ -3,11 +3,9 @@
 //! Bounded least squares of relative errors, loops far off weighing less, by descent along one price at a time; where loops
 //! say nothing about a price, a weak pull keeps it at its usual value.
 
-use super::ground::Ground;
+use super::loops::Loop;
 use super::steps::{self, Row};
 use crate::machine::Machine;
-use crate::scenario::NamedPolicy;
-use std::time::Duration;
 
 /// What a loop's misfit of its whole size costs, beside a price that is off by its whole size.
 const PULL: f64 = 0.002;
@@ -158,25 +156,19 @@ fn free_of_charge(machine: &Machine) -> Machine {
     free
 }
 
-/// Runs every loop in both worlds. `machine` gives the figures that are not solved for, and the
-/// pace at which all of them are to be.
-///
-/// # Errors
-/// One line, when the system grants no memory.
-pub fn equations(machine: &Machine, budget: Duration) -> Result<Vec<Equation>, String> {
-    let rows = steps::rows();
-    let each = budget / rows.len() as u32;
-    let mut equations = Vec::new();
-    for row in rows {
-        equations.extend(equations_of(machine, row, each)?);
-    }
-    Ok(equations)
+/// Runs every loop on the virtual machine too. `machine` gives the figures that are not solved for, and
+/// the pace at which all of them are to be.
+#[must_use]
+pub fn equations(machine: &Machine, loops: &[Loop]) -> Vec<Equation> {
+    let each = |one| equations_of(machine, one);
+    loops.iter().flat_map(each).collect()
 }
 
 /// Those of one loop.
-fn equations_of(machine: &Machine, row: Row, budget: Duration) -> Result<Vec<Equation>, String> {
+fn equations_of(machine: &Machine, one: &Loop) -> Vec<Equation> {
     /// High enough that rounding to picoseconds does not show.
     const UNIT_NS: f64 = 1000.0;
+    let row = one.row;
     let paid = PRICES.map(|(price, _)| {
         let mut priced = free_of_charge(machine);
         *price.of(&mut priced) = UNIT_NS;
@@ -186,11 +178,12 @@ fn equations_of(machine: &Machine, row: Row, budget: Duration) -> Result<Vec<Equ
     fixed.latency_ns.atomic = machine.latency_ns.atomic;
     fixed.work_ns.mispredict = machine.work_ns.mispredict;
     let fixed = steps::simulated(&fixed, row);
-    // A core of its own, as on the virtual CPU: caches learn from what they have seen.
-    let span = machine.topology.memory_gib << 30;
-    let ground = Ground::new(&NamedPolicy::parse(row.policy)?.policy, span)?;
-    let (found, taking) = steps::measured(&ground, row.step, budget);
-    let whole = found.at(machine.work_ns.pace.unwrap_or(found.pace));
+    let (found, taking) = one.took();
+    let work = &machine.work_ns;
+    let whole = found.at(
+        work.pace.unwrap_or(found.pace),
+        work.pace_power.unwrap_or(1.0),
+    );
     let measured = [whole * taking, whole * (1.0 - taking)];
     let parts: &[Part] = if row.step.is_halved() {
         &[Part::Taking, Part::Giving]
@@ -204,7 +197,7 @@ fn equations_of(machine: &Machine, row: Row, budget: Duration) -> Result<Vec<Equ
         fixed: part.of(fixed),
         measured: part.of(measured),
     };
-    Ok(parts.iter().map(equation).collect())
+    parts.iter().map(equation).collect()
 }
 
 /// The prices that fit best; `own_line_most` bounds the price of a line that is here by the

@@ -10,8 +10,6 @@
 //! and solve.rs finds the prices. Where a turn is long, its takings and its givings are timed apart,
 //! and each half gives an equation: the sum alone does not say which of the two is dear.
 
-use super::ground::{Ground, Hall, Really};
-use super::threads::{Paced, Watch, median, quoted};
 use crate::costs::NS;
 use crate::machine::Machine;
 use crate::options::Options;
@@ -26,7 +24,6 @@ use crate::world::Virtual;
 use core::cell::{Cell, RefCell};
 use flagstone_core::base::{CacheId, Order};
 use flagstone_core::platform::{Access, Line, LockKind, Platform, RawLock};
-use std::time::{Duration, Instant};
 
 /// A loop.
 #[derive(Clone, Copy, Debug)]
@@ -100,14 +97,14 @@ pub fn rows() -> Vec<Row> {
 }
 
 /// Turns of a loop that are not measured: they bring memory and sheaves up.
-const WARM: usize = 4;
+pub(super) const WARM: usize = 4;
 
 /// Objects of a turn from which on its halves are timed apart: two looks at the clock, 50 ns, are
 /// then less than a hundredth of either.
 const APART: usize = 500;
 
 /// One turn of `step`; `half` is called when everything is taken.
-fn turn<S: Stage>(
+pub(super) fn turn<S: Stage>(
     stage: &S,
     cache: CacheId,
     step: Step,
@@ -148,7 +145,7 @@ fn turn<S: Stage>(
 
 impl Step {
     /// Bytes of its objects; 64 where it has none.
-    fn size(self) -> usize {
+    pub(super) fn size(self) -> usize {
         match self {
             Self::Stack { size, .. } | Self::Scattered { size, .. } => size,
             Self::Pages { .. } => 64,
@@ -161,52 +158,13 @@ impl Step {
     }
 
     /// Objects or blocks of a turn.
-    fn count(self) -> usize {
+    pub(super) fn count(self) -> usize {
         match self {
             Self::Stack { count, .. }
             | Self::Scattered { count, .. }
             | Self::Pages { count, .. } => count,
         }
     }
-}
-
-/// Nanoseconds on this host of taking and giving back one object, and the part of them that the
-/// taking is.
-#[must_use]
-pub fn measured(ground: &Ground, step: Step, budget: Duration) -> (Paced, f64) {
-    let hall = Hall::new(1);
-    let stage = Really::new(ground, ground, &hall, 0, u64::MAX);
-    let cache = ground.class(step.size());
-    let mut held = Vec::with_capacity(step.count());
-    for _ in 0..WARM {
-        turn(&stage, cache, step, &mut held, || ());
-    }
-    let turns = (20_000 / step.count()).max(1);
-    let operations = (turns * step.count()) as u64;
-    let origin = Instant::now();
-    let mut watch = Watch::start(origin);
-    let (mut stretches, mut parts) = (Vec::new(), Vec::new());
-    while stretches.len() < 5 || origin.elapsed() < budget {
-        let (mut taking, mut both) = (Duration::ZERO, Duration::ZERO);
-        for _ in 0..turns {
-            if step.is_halved() {
-                let (start, taken) = (Instant::now(), Cell::new(Duration::ZERO));
-                let half = || taken.set(start.elapsed());
-                turn(&stage, cache, step, &mut held, half);
-                both += start.elapsed();
-                taking += taken.get();
-            } else {
-                turn(&stage, cache, step, &mut held, || ());
-            }
-        }
-        let stretch = watch.cut(operations);
-        if stretch.is_undisturbed() && step.is_halved() {
-            parts.push(taking.as_secs_f64() / both.as_secs_f64());
-        }
-        stretches.push(stretch);
-    }
-    let part = if parts.is_empty() { 0.5 } else { median(parts) };
-    (quoted(&stretches), part)
 }
 
 /// Nanoseconds of taking an object, and of giving it back, on one CPU of a virtual machine.

@@ -222,10 +222,11 @@ pub struct Paced {
 }
 
 impl Paced {
-    /// The figure as it would be where a step of the look takes `step_ns`.
+    /// The figure as it would be where a step of the look takes `step_ns`, if it goes with this power
+    /// of the step.
     #[must_use]
-    pub fn at(self, step_ns: f64) -> f64 {
-        self.ns * step_ns / self.pace
+    pub fn at(self, step_ns: f64, power: f64) -> f64 {
+        self.ns * (step_ns / self.pace).powf(power)
     }
 }
 
@@ -341,7 +342,10 @@ mod tests {
         all.extend([at(10, 2.5); 20]);
         let quoted = quoted(&all);
         assert!((quoted.ns - 10.0).abs() < 1e-9 && (quoted.pace - 2.5).abs() < 1e-9);
-        assert!((quoted.at(3.5) - 14.0).abs() < 1e-9, "as the slower ones");
+        assert!(
+            (quoted.at(3.5, 1.0) - 14.0).abs() < 1e-9,
+            "as the slower ones"
+        );
     }
 
     #[test]

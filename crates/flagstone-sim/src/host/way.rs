@@ -4,7 +4,7 @@
 //! a quarter of the time it does between two. So beside the CPU's pace a stretch notes what a few lines
 //! took that the other CPU was the last to write.
 
-use super::probe::Field;
+use super::between::Field;
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -27,7 +27,7 @@ impl Trail {
         Self(Field::new())
     }
 
-    /// Nanoseconds of a line's way to `task`, as [`transfer`](super::probe::transfer) counts it; `None`
+    /// Nanoseconds of a line's way to `task`, as [`transfer`](super::between::transfer) counts it; `None`
     /// unless the other one wrote every line last.
     #[must_use]
     pub fn look(&self, task: usize) -> Option<f64> {

@@ -129,6 +129,33 @@ fn object_lines_remember_their_last_cpu_only() {
 }
 
 #[test]
+fn a_link_comes_sooner_after_one_beside_it_and_is_waited_for_all_the_way_after_another() {
+    let (mut lines, t, _) = world();
+    let mut machine = Machine::named("spr-2s-224").unwrap();
+    machine.latency_ns.overlap = Some(0.1);
+    machine.latency_ns.in_row = Some(0.25);
+    let c = Costs::new(&machine);
+    let ways = c.link_transfer.unwrap();
+    let place = |number: usize| (1 << 40) + number * 128;
+    for number in 0..64 {
+        lines.object(place(number), 0, &t, &c);
+    }
+    let steps = [
+        (40, 54_000, "the first one"),
+        (39, 13_500, "beside it"),
+        (41, 13_500, "still near"),
+        (3, 54_000, "far from it"),
+        (3, 1500, "at hand now"),
+    ];
+    for (number, cost, why) in steps {
+        assert_eq!(lines.link(place(number), 1, &ways, &t, &c), cost, "{why}");
+    }
+    assert_eq!(lines.object(place(50), 1, &t, &c), 5_400, "no link");
+    machine.latency_ns.in_row = None;
+    assert!(Costs::new(&machine).link_transfer.is_none());
+}
+
+#[test]
 fn an_objects_lines_cost_the_same_together_as_one_by_one() {
     let ((mut together, t, c), (mut single, ..)) = (world(), world());
     let chance = crate::chance::Chance::new(5);

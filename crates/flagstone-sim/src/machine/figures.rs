@@ -46,6 +46,9 @@ pub struct Latency {
     /// The part of an object line's journey that its user waits for: loads and stores to several
     /// are under way at once. Absent: all of it.
     pub overlap: Option<f64>,
+    /// The same where each line says where the next one is: of lines that follow each other in memory.
+    /// Others are waited for all the way. Absent: as `overlap`, both.
+    pub in_row: Option<f64>,
     /// A line that its owner wrote moves whole to whoever reads it, who may then write it without
     /// another journey. Absent: the reader has a copy.
     pub migrates: Option<bool>,
@@ -132,6 +135,8 @@ pub struct WorkNs {
     pub mispredict: Option<f64>,
     /// What a step of the host's pace loop took while these figures were measured. Absent: unknown.
     pub pace: Option<f64>,
+    /// The power of the pace that a CPU's own work goes with. Absent: one.
+    pub pace_power: Option<f64>,
 }
 
 /// Deferred frees.

@@ -156,7 +156,7 @@ impl Machine {
     }
 
     /// The same machine at another pace: everything a CPU does on its own takes as much longer as a
-    /// step of the pace loop, which takes `step_ns` now, does. The ways of lines, faults and wake-ups
+    /// step of the pace loop, which takes `step_ns` now, or that power of it. The ways of lines, faults and wake-ups
     /// are not a CPU's own. Without a pace of its own the machine stays as it is.
     #[must_use]
     pub fn at_pace(&self, step_ns: f64) -> Self {
@@ -164,21 +164,18 @@ impl Machine {
         let Some(before) = self.work_ns.pace.filter(|pace| *pace > 0.0) else {
             return machine;
         };
+        let power = self.work_ns.pace_power.unwrap_or(1.0);
         let (line, work) = (&mut machine.latency_ns, &mut machine.work_ns);
         let own = [&mut line.l1, &mut line.atomic];
         let steps = [&mut work.slot, &mut work.fast, &mut work.slow];
         let parts = [&mut work.object, &mut work.slab, &mut work.slab_page];
         let pages = [&mut work.block, &mut work.local];
-        let absent = [
-            &mut work.fast_free,
-            &mut work.pageset,
-            &mut work.mispredict,
-            &mut work.pace,
-        ];
+        let absent = [&mut work.fast_free, &mut work.pageset, &mut work.mispredict];
         let figures = own.into_iter().chain(steps).chain(parts).chain(pages);
         figures
             .chain(absent.into_iter().flatten())
-            .for_each(|figure| *figure *= step_ns / before);
+            .for_each(|figure| *figure *= (step_ns / before).powf(power));
+        machine.work_ns.pace = Some(step_ns);
         machine
     }
 
@@ -249,6 +246,10 @@ mod tests {
         assert_eq!((work.page, work.wake), (before.page, before.wake));
         assert_eq!(slow.latency_ns.socket, machine.latency_ns.socket);
         assert_eq!(slow.at_pace(3.0), slow, "it has that pace");
+        machine.work_ns.pace_power = Some(2.0);
+        let slower = machine.at_pace(3.0);
+        assert!((slower.work_ns.fast - machine.work_ns.fast * 2.25).abs() < 1e-9);
+        assert!((slower.at_pace(2.0).work_ns.fast - machine.work_ns.fast).abs() < 1e-9);
     }
 
     #[test]

@@ -43,11 +43,11 @@ pub struct Params {
     pub placement: Option<Placement>,
     /// Times a finite workload is run one after the other on one allocator (once).
     pub rounds: Option<u32>,
-    /// Whether what is in mailboxes and inboxes travels too, on lines of its own, as on real threads.
-    pub letters: bool,
-    /// No allocator at all: always the same object, for nothing. What is left is the program, of
-    /// larson and random-mix.
-    pub bare: bool,
+    /// Nanoseconds of the program itself for each operation, as measured on real threads without an
+    /// allocator: of one-alloc-n-free's producer and of its consumers, else the first. Its lines then cost
+    /// something only on their way from another CPU; what is in mailboxes and inboxes travels too, on
+    /// lines of its own. In place of a think time.
+    pub program_ns: Option<[f64; 2]>,
 }
 
 /// What a workload's programs are made from.
@@ -65,10 +65,12 @@ pub struct Env<'a> {
 }
 
 impl Env<'_> {
-    /// Think time in picoseconds: the user's, or `default_ns`.
+    /// Think time in picoseconds: the measured one, the user's, or `default_ns`.
     #[must_use]
     pub fn think(&self, default_ns: f64) -> Ps {
-        (self.params.think_ns.unwrap_or(default_ns) * NS as f64) as Ps
+        let measured = self.params.program_ns.map(|[ns, _]| ns);
+        let ns = measured.or(self.params.think_ns).unwrap_or(default_ns);
+        (ns * NS as f64) as Ps
     }
 }
 

@@ -21,9 +21,10 @@
 //!
 //! Three forms the published test does not have, for comparing worlds: with one task the task takes
 //! and frees its own objects after it has made all of them; the test can be repeated, in which
-//! case details are the last round's; and letters can be words of their own, eight to a line, which
-//! travel as the mailbox's line does and are counted by bundles of [`BUNDLE`], so that a figure is the
-//! allocator's and not the mailbox's.
+//! case details are the last round's; and where the program's own time was measured, letters are words
+//! of their own, eight to a line, which travel as the mailbox's line does and are counted by bundles of
+//! [`BUNDLE`], so that a figure is the allocator's and not the mailbox's, the consumer gives back what is
+//! left of a round, and details are every round's.
 
 use super::Env;
 use super::stage::{Common, Stage, Virtually};
@@ -35,7 +36,7 @@ use crate::world::Virtual;
 use core::cell::{Cell, RefCell};
 use core::ptr::NonNull;
 use flagstone_core::base::{CacheId, Order};
-use flagstone_core::platform::{Access, Line, Platform};
+use flagstone_core::platform::{Access, Platform};
 use flagstone_core::policy::Engine;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -84,7 +85,7 @@ const LETTERS: usize = 8;
 impl Slot {
     /// An empty one for `room` objects.
     pub(super) fn new(env: &Env<'_>, room: usize) -> Self {
-        let (lines, bundle) = if env.params.letters {
+        let (lines, bundle) = if env.params.program_ns.is_some() {
             (COUNT as usize / LETTERS, BUNDLE as usize)
         } else {
             (0, 1)
@@ -102,16 +103,15 @@ impl Slot {
         }
     }
 
-    fn touch(&self) {
-        let line = core::ptr::from_ref(self).cast();
-        Virtual::touch(Line::Node, line, Access::Atomic);
+    fn touch(&self, vm: &Vm) {
+        vm.use_line(core::ptr::from_ref(self).cast(), Access::Atomic);
     }
 
     /// Writes or reads the next letter of a side, where letters are words.
-    fn letter(&self, side: &Cell<usize>, access: Access) {
+    fn letter(&self, vm: &Vm, side: &Cell<usize>, access: Access) {
         let at = side.replace(side.get() + 1);
         if let Some(line) = self.letters.get(at / LETTERS) {
-            line.touch(access);
+            line.touch(vm, access);
         }
     }
 
@@ -124,12 +124,12 @@ impl Slot {
             self.offering.set(Some(vm.current()));
             vm.park();
         }
-        self.letter(&self.posted, Access::Write);
+        self.letter(vm, &self.posted, Access::Write);
         self.written.borrow_mut().push(object);
         if !self.posted.get().is_multiple_of(self.bundle) {
             return Ok(());
         }
-        self.touch();
+        self.touch(vm);
         let mut written = self.written.borrow_mut();
         self.objects.borrow_mut().extend(written.drain(..));
         drop(written);
@@ -143,14 +143,14 @@ impl Slot {
     pub(super) fn fetch(&self, vm: &Vm) -> Option<NonNull<u8>> {
         loop {
             if self.fetched.get().is_multiple_of(self.bundle) {
-                self.touch();
+                self.touch(vm);
             }
             let object = self.objects.borrow_mut().pop_front();
             if let Some(producer) = self.offering.take() {
                 vm.release_spinner(producer);
             }
             if object.is_some() {
-                self.letter(&self.fetched, Access::Read);
+                self.letter(vm, &self.fetched, Access::Read);
             }
             if object.is_some() || vm.stopping() {
                 return object;
@@ -229,8 +229,9 @@ pub(super) fn make<'a>(env: &'a Env<'a>) -> Vec<(u32, Program<'a>)> {
                 whole: shared.whole,
             };
             for round in 1..=rounds {
-                one_round(&stage, &shared, round == rounds);
-                finish(vm, env, &shared, tasks);
+                let is_told = round == rounds || env.params.program_ns.is_some();
+                one_round(&stage, &shared, is_told);
+                finish(&stage, &shared, tasks);
             }
         });
         (cpu, program)
@@ -252,12 +253,14 @@ fn passed_through(env: &Env<'_>, size: usize) -> Option<Order> {
     Order::new(pages.ilog2())
 }
 
-fn one_round(stage: &Virtually<'_>, shared: &Shared, last: bool) {
+fn one_round(stage: &Virtually<'_>, shared: &Shared, is_told: bool) {
     let (vm, task) = (stage.vm, stage.task as usize);
     let tasks = stage.env.cpus.len();
-    let pause = stage.env.params.think_ns.unwrap_or(LOOP_NS) * NS as f64;
-    let (before_alloc, before_free) = (pause.max(0.0) as u64, (-pause).max(0.0) as u64);
-    let begin = if stage.env.params.letters {
+    let params = stage.env.params;
+    let pause = params.think_ns.unwrap_or(LOOP_NS);
+    let either = params.program_ns.unwrap_or([pause, -pause]);
+    let [before_alloc, before_free] = either.map(|ns| (ns.max(0.0) * NS as f64) as u64);
+    let begin = if params.program_ns.is_some() {
         // Threads that have met go on within a microsecond; in step, one would follow the other
         // through its slabs for ever.
         vm.spend(NS * u64::from(vm.chance.below(APART_NS)));
@@ -273,7 +276,7 @@ fn one_round(stage: &Virtually<'_>, shared: &Shared, last: bool) {
             }
         };
         produce(stage, shared.cache, shared.slots.len(), post);
-        if last {
+        if is_told {
             report(stage, "cpu0_cycles".into(), begin);
         }
     }
@@ -290,9 +293,9 @@ fn one_round(stage: &Virtually<'_>, shared: &Shared, last: bool) {
         object
     };
     consume(stage, shared.cache, COUNT / tasks as u64, fetch);
-    if last && task == 0 {
+    if is_told && task == 0 {
         report(stage, "cpu0_free_cycles".into(), from);
-    } else if last {
+    } else if is_told {
         report(stage, format!("cpu{task}_cycles"), from);
     }
 }
@@ -304,20 +307,35 @@ fn report(stage: &Virtually<'_>, name: String, from: u64) {
     details.push((name, cycles / COUNT as f64));
 }
 
-/// The last one to finish gives the rest back, after the clocks have stopped, and lets the next
-/// round begin.
-fn finish(vm: &Vm, env: &Env<'_>, shared: &Shared, tasks: usize) {
+/// Gives the rest back, after the clocks have stopped, and lets the next round begin: the last one to
+/// finish or, where letters travel, the consumer.
+fn finish(stage: &Virtually<'_>, shared: &Shared, tasks: usize) {
+    let (vm, env) = (stage.vm, stage.env);
     let round = shared.round.get();
     shared.running.set(shared.running.get() - 1);
-    if shared.running.get() > 0 {
+    let consumer = env.params.program_ns.map(|_| env.cpus[tasks - 1]);
+    let closes = consumer.map_or(shared.running.get() == 0, |cpu| cpu == vm.current());
+    if !closes {
+        consumer.into_iter().for_each(|cpu| vm.release_spinner(cpu));
         let last = env.params.rounds.unwrap_or(1) == round + 1;
         while !last && shared.round.get() == round {
             vm.park();
         }
         return;
     }
+    while shared.running.get() > 0 {
+        vm.park();
+    }
     vm.spend(US);
     for slot in &shared.slots {
+        if consumer.is_some() {
+            while slot.fetched.get() < COUNT as usize
+                && let Some(object) = slot.fetch(vm)
+            {
+                // SAFETY: the producer gave it up; it came from this cache.
+                unsafe { stage.free(shared.cache, object) };
+            }
+        }
         slot.posted.set(0);
         slot.fetched.set(0);
         let rest = core::mem::take(&mut *slot.objects.borrow_mut());

@@ -71,8 +71,6 @@ pub trait Stage {
 pub(crate) struct Common {
     classes: Classes,
     inboxes: Vec<Mailbox<Block>>,
-    /// The object of a program that has no allocator.
-    nothing: [u64; 512],
     /// Arrays waiting for whoever ends a round next.
     pool: RefCell<Vec<Vec<Block>>>,
 }
@@ -83,7 +81,6 @@ impl Common {
         Rc::new(Self {
             classes: Classes::new(env.subject, largest),
             inboxes: env.cpus.iter().map(|_| inbox(env)).collect(),
-            nothing: [0; 512],
             pool: RefCell::default(),
         })
     }
@@ -93,14 +90,13 @@ impl Common {
         Rc::new(Self {
             classes: Classes::none(),
             inboxes: Vec::new(),
-            nothing: [0; 512],
             pool: RefCell::default(),
         })
     }
 }
 
 fn inbox(env: &Env<'_>) -> Mailbox<Block> {
-    if env.params.letters {
+    if env.params.program_ns.is_some() {
         Mailbox::with_places(INBOX)
     } else {
         Mailbox::new(INBOX)
@@ -121,9 +117,6 @@ pub(crate) struct Virtually<'a> {
 impl Stage for Virtually<'_> {
     #[inline]
     fn alloc(&self, cache: CacheId) -> NonNull<u8> {
-        if self.env.params.bare {
-            return NonNull::from(&self.common.nothing).cast();
-        }
         match self.whole {
             None => self.env.subject.alloc(self.vm, cache),
             Some(order) => {
@@ -136,9 +129,6 @@ impl Stage for Virtually<'_> {
     #[inline]
     unsafe fn free(&self, cache: CacheId, object: NonNull<u8>) {
         let subject = self.env.subject;
-        if self.env.params.bare {
-            return;
-        }
         match self.whole {
             // SAFETY: the caller's obligation.
             None => unsafe { subject.free(self.vm, cache, object) },
@@ -201,7 +191,7 @@ impl Stage for Virtually<'_> {
     #[inline]
     fn offer(&self, to: u32, block: Block) -> Result<(), Block> {
         let inbox = &self.common.inboxes[to as usize];
-        inbox.look();
+        inbox.look(self.vm);
         if inbox.is_full() {
             return Err(block);
         }
@@ -211,11 +201,11 @@ impl Stage for Virtually<'_> {
     #[inline]
     fn poll(&self) -> Option<Block> {
         let inbox = &self.common.inboxes[self.task as usize];
-        if inbox.is_empty() && !self.env.params.letters {
+        if inbox.is_empty() && self.env.params.program_ns.is_none() {
             // Nobody put anything in since this task saw it empty: the line is taken for being here.
             return None;
         }
-        inbox.look();
+        inbox.look(self.vm);
         if inbox.is_empty() {
             return None;
         }

@@ -91,6 +91,11 @@ impl<T> Calmest<T> {
 }
 
 impl Bench<'_> {
+    /// The power of the pace that work goes with here.
+    fn power(&self) -> f64 {
+        self.machine.work_ns.pace_power.unwrap_or(1.0)
+    }
+
     /// A core of its own for a run.
     fn ground(&self) -> Result<Ground, String> {
         Ground::new(&self.named.policy, self.machine.topology.memory_gib << 30)
@@ -182,12 +187,12 @@ impl Bench<'_> {
         let [after] = self.calmest(&cpus[..1], alone)?.seen;
         let [seen] = real.seen;
         let pace = self.machine.work_ns.pace.unwrap_or(seen.pace);
+        let both = [before, after].map(|bare| bare.paced().at(pace, self.power()));
         let least = self.programs.entry(workload).or_insert(f64::INFINITY);
-        let both = [before, after].map(|bare| bare.paced().at(pace));
         *least = both.into_iter().fold(*least, f64::min);
         let mut bare = if both[0] <= both[1] { before } else { after };
         bare.slower = both[0].max(both[1]) / *least - 1.0;
-        let program_ns = bare.paced().at(seen.pace);
+        let program_ns = bare.paced().at(seen.pace, self.power());
         let machine = real.machine(self.machine, seen.pace);
         let ns = simulate(&machine, workload, self.named, cpus.len(), program_ns)?;
         let figures = Figures {
@@ -204,24 +209,27 @@ impl Bench<'_> {
         let (cpus, span) = (self.cpus, self.span);
         let ground = self.ground()?;
         let nothing = Nothing::new();
-        // Between two CPUs the mailbox is not the program's alone: its lines wait for each other, and
-        // how long depends on the allocator.
-        let bare = match cpus {
-            [alone] => {
-                let mail = |way| Ok(mail::one_alloc(&ground, &nothing, &[*alone], span / 4, way));
-                self.calmest(cpus, mail)?.seen
-            }
-            _ => [Seen::NONE; 2],
+        // The program's own part, with all lines at hand: those between two CPUs have their ways.
+        let mail = |way| {
+            Ok(mail::one_alloc(
+                &ground,
+                &nothing,
+                &cpus[..1],
+                span / 4,
+                way,
+            ))
         };
+        let bare = self.calmest(&cpus[..1], mail)?.seen;
         let real = self.calmest(cpus, |way| {
             let ground = self.ground()?;
             Ok(mail::one_alloc(&ground, &ground, cpus, span, way))
         })?;
         let paces = real.seen.map(|seen| seen.pace);
-        let machine = real.machine(self.machine, f64::midpoint(paces[0], paces[1]));
-        let program = [0, 1].map(|side| bare[side].paced().at(paces[side]));
-        let got = one_alloc(&machine, self.named, cpus.len(), program)?;
+        let program = [0, 1].map(|side| bare[side].paced().at(paces[side], self.power()));
         for (side, what) in ["alloc", "free"].into_iter().enumerate() {
+            // Each CPU has a pace of its own; what the other one does meanwhile matters little.
+            let machine = real.machine(self.machine, paces[side]);
+            let got = one_alloc(&machine, self.named, cpus.len(), program)?;
             let figures = Figures {
                 seen: real.seen[side],
                 bare: bare[side],

@@ -105,17 +105,6 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Nothing was to be measured.
-    pub(super) const NONE: Self = Self {
-        ns: 0.0,
-        pace: 1.0,
-        undisturbed: 100.0,
-        clean: CLEAN,
-        spread: 0.0,
-        slower: 0.0,
-        way_ns: None,
-    };
-
     /// The figure of these stretches of each task, of `clean` undisturbed ones of `all`.
     pub(super) fn of(tasks: &[Vec<Stretch>], clean: usize, all: usize) -> Self {
         let mean = |figure: &dyn Fn(&[Stretch]) -> f64| {
