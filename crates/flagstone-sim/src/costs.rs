@@ -30,9 +30,9 @@ pub struct Costs {
     pub migrates: bool,
     /// An object line by [`Distance`], overlap included.
     pub object_transfer: [Ps; 5],
-    /// The same of a line that says where the next object is, where it differs: after one beside it, and
-    /// after another.
-    pub link_transfer: Option<[[Ps; 5]; 2]>,
+    /// The same of a line that says where the next object is, where it differs: after an object of one
+    /// line beside it, after one of more, and after one elsewhere.
+    pub link_transfer: Option<[[Ps; 5]; 3]>,
     /// A locked instruction beyond its access.
     pub atomic: Ps,
     /// One slot step.
@@ -117,7 +117,9 @@ impl Costs {
         Self {
             transfer,
             object_transfer,
-            link_transfer: latency.in_row.map(|part| [waited(part), transfer]),
+            link_transfer: latency
+                .in_row
+                .map(|[one, two]| [waited(one), waited(two), transfer]),
             dram: ps(latency.dram),
             linger: (latency.linger.unwrap_or(0.0) * UNIT as f64).round() as u64,
             migrates: latency.migrates.unwrap_or(false),

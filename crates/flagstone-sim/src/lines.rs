@@ -134,17 +134,17 @@ impl Directory {
     }
 
     /// `cpu` reads where the next object is, from an object's line; returns what that costs, where the
-    /// line is another CPU's by `ways`: after one beside it, and after another.
+    /// line is another CPU's by `ways`: after an object of one line beside it, of more, and elsewhere.
     #[cold]
     pub fn link(
         &mut self,
         address: usize,
         cpu: u32,
-        ways: &[[Ps; 5]; 2],
+        ways: &[[Ps; 5]; 3],
         topology: &Topology,
         costs: &Costs,
     ) -> Ps {
-        /// Lines from one to the next that a prefetcher expects.
+        /// Lines from one to the next at most that prefetchers expect.
         const BESIDE: usize = 4;
         let line = address >> LINE_SHIFT;
         let before = core::mem::replace(&mut self.links[cpu as usize], line);
@@ -155,7 +155,12 @@ impl Directory {
             return cost;
         }
         let distance = topology.distance(cpu, shadow - 1) as usize;
-        ways[usize::from(line.abs_diff(before) > BESIDE)][distance]
+        let after = match line.abs_diff(before) {
+            0..=1 => 0,
+            2..=BESIDE => 1,
+            _ => 2,
+        };
+        ways[after][distance]
     }
 
     /// `cpu` accesses all lines of `bytes` of an object; returns what those cost that were at hand

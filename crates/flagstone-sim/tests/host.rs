@@ -34,7 +34,7 @@ fn probes_answer_and_those_of_two_cpus_only_where_there_are_two() {
     assert!(probe::own_line() > 0.0);
     if cpus.len() > 1 {
         assert!(between::transfer(cpus[0], cpus[1]) > 0.0);
-        assert!(between::in_row(cpus[0], cpus[1]) > 0.0);
+        assert!(between::in_row(cpus[0], cpus[1], 2) > 0.0);
         let short = Duration::from_millis(5);
         assert!(between::hand_off(cpus[0], cpus[1], short) > 0.0);
         assert!(between::contended_atomic(cpus[0], cpus[1], 4, short) > 0.0);

@@ -157,29 +157,36 @@ pub fn overlapped(a: usize, b: usize) -> f64 {
     })
 }
 
-/// Lines that another CPU has just written, one after the other in memory, the last one first, each of
-/// which says where the next one is, as free objects of a slab do: one of them, in ns.
+/// Free objects of so many lines in a row, one or two, of which another CPU has just written the links, in
+/// their last lines: one of them, in ns, when this one takes them in turn, the last one first, each link
+/// saying where the next one is, and writes their first lines. Those have come and gone with the second
+/// ones, which prefetchers fetch as pairs.
 #[must_use]
-pub fn in_row(a: usize, b: usize) -> f64 {
+pub fn in_row(a: usize, b: usize, lines: usize) -> f64 {
     const ROUNDS: u64 = 1_500;
-    let row = Round::ALL - Round::STEPS..Round::ALL;
-    let write = |field: &Round| {
-        for at in row.clone().rev() {
-            field.0[at].0.store(at as u64 - 1, Ordering::Relaxed);
+    const OBJECTS: usize = 128;
+    let words = |_| Padded::<[AtomicU64; 16]>(Default::default());
+    let pairs: Vec<Padded<[AtomicU64; 16]>> = (0..=OBJECTS).map(words).collect();
+    let line = |number: usize| &pairs[number / 2].0[number % 2 * 8];
+    let (first, link) = (|at| line(at * lines), |at| line(at * lines + lines - 1));
+    let write = |_: &Round| {
+        for at in (1..=OBJECTS).rev() {
+            link(at).store(at as u64 - 1, Ordering::Relaxed);
         }
         core::sync::atomic::fence(Ordering::SeqCst);
     };
-    after_another_wrote(a, b, ROUNDS, write, |field| {
+    after_another_wrote(a, b, ROUNDS, write, |_| {
         let start = Instant::now();
-        let mut at = row.end - 1;
-        for _ in row.clone() {
-            // Its mark goes too, as an object is handed out.
-            let link = &field.0[at].0;
-            at = link.load(Ordering::Relaxed) as usize;
-            link.store(0, Ordering::Relaxed);
+        let mut at = OBJECTS;
+        for _ in 0..OBJECTS {
+            let next = link(at).load(Ordering::Relaxed) as usize;
+            // Its mark goes, as an object is handed out.
+            link(at).store(0, Ordering::Relaxed);
+            first(at).store(1, Ordering::Relaxed);
+            at = next;
         }
         black_box(at);
-        start.elapsed().as_secs_f64() * 1e9 / Round::STEPS as f64
+        start.elapsed().as_secs_f64() * 1e9 / OBJECTS as f64
     })
 }
 

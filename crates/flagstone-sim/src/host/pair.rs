@@ -15,8 +15,9 @@ pub struct Pair {
     pub way_ns: f64,
     /// One of several lines under way at once, in ns.
     pub overlapped_ns: f64,
-    /// One of several in a row, each of which says where the next one is, in ns.
-    pub in_row_ns: f64,
+    /// One of several free objects in a row, of one line and of two, each of which says where the next
+    /// one is, in ns.
+    pub in_row_ns: [f64; 2],
     /// A line that the other one wrote is this one's own once it was read.
     pub migrates: bool,
     /// Nanoseconds of a locked addition by either, while both do nothing but that to one line and
@@ -54,7 +55,10 @@ impl Place {
         Some(Pair {
             way_ns: self.way_ns,
             overlapped_ns: self.here(|| between::overlapped(a, b))?,
-            in_row_ns: self.here(|| between::in_row(a, b))?,
+            in_row_ns: [
+                self.here(|| between::in_row(a, b, 1))?,
+                self.here(|| between::in_row(a, b, 2))?,
+            ],
             migrates: self.here(|| between::upgrade(a, b))? < self.way_ns / 2.0,
             words_ns,
             lock_ns: self.here(|| between::hand_off(a, b, budget))?,
@@ -105,8 +109,8 @@ impl Pair {
 
     /// The same where they follow each other and each says where the next one is.
     #[must_use]
-    pub fn in_row(&self) -> f64 {
-        (self.in_row_ns / self.way_ns).min(1.0)
+    pub fn in_row(&self) -> [f64; 2] {
+        self.in_row_ns.map(|ns| (ns / self.way_ns).min(1.0))
     }
 
     /// Gives `machine` lines that behave so: their way between any two cores of a package, how
@@ -170,7 +174,7 @@ mod tests {
         let pair = Pair {
             way_ns: 128.0,
             overlapped_ns: 6.4,
-            in_row_ns: 40.0,
+            in_row_ns: [12.0, 40.0],
             migrates: true,
             words_ns: [(0.0, 8.2), (4.0, 11.6), (11.0, 16.8)],
             lock_ns: 10.0,

@@ -133,7 +133,7 @@ fn a_link_comes_sooner_after_one_beside_it_and_is_waited_for_all_the_way_after_a
     let (mut lines, t, _) = world();
     let mut machine = Machine::named("spr-2s-224").unwrap();
     machine.latency_ns.overlap = Some(0.1);
-    machine.latency_ns.in_row = Some(0.25);
+    machine.latency_ns.in_row = Some([0.125, 0.25]);
     let c = Costs::new(&machine);
     let ways = c.link_transfer.unwrap();
     let place = |number: usize| (1 << 40) + number * 128;
@@ -147,9 +147,12 @@ fn a_link_comes_sooner_after_one_beside_it_and_is_waited_for_all_the_way_after_a
         (3, 54_000, "far from it"),
         (3, 1500, "at hand now"),
     ];
+    lines.object(place(3) - 64, 0, &t, &c);
     for (number, cost, why) in steps {
         assert_eq!(lines.link(place(number), 1, &ways, &t, &c), cost, "{why}");
     }
+    let one = lines.link(place(3) - 64, 1, &ways, &t, &c);
+    assert_eq!(one, 6_750, "an object of one line");
     assert_eq!(lines.object(place(50), 1, &t, &c), 5_400, "no link");
     machine.latency_ns.in_row = None;
     assert!(Costs::new(&machine).link_transfer.is_none());

@@ -121,7 +121,16 @@ impl Machine {
         let factors = [
             ("latency_ns.linger", line.linger.unwrap_or(0.0), 0.0..=1.0),
             ("latency_ns.overlap", line.overlap.unwrap_or(0.0), 0.0..=1.0),
-            ("latency_ns.in_row", line.in_row.unwrap_or(0.0), 0.0..=1.0),
+            (
+                "latency_ns.in_row",
+                line.in_row.unwrap_or_default()[0],
+                0.0..=1.0,
+            ),
+            (
+                "latency_ns.in_row",
+                line.in_row.unwrap_or_default()[1],
+                0.0..=1.0,
+            ),
             (
                 "work_ns.pace_power",
                 work.pace_power.unwrap_or(1.0),

@@ -46,9 +46,9 @@ pub struct Latency {
     /// The part of an object line's journey that its user waits for: loads and stores to several
     /// are under way at once. Absent: all of it.
     pub overlap: Option<f64>,
-    /// The same where each line says where the next one is: of lines that follow each other in memory.
-    /// Others are waited for all the way. Absent: as `overlap`, both.
-    pub in_row: Option<f64>,
+    /// The same of a free object that says where the next one is, after one that lies beside it: of
+    /// objects of one line, and of two or more. Others are waited for all the way. Absent: as `overlap`.
+    pub in_row: Option<[f64; 2]>,
     /// A line that its owner wrote moves whole to whoever reads it, who may then write it without
     /// another journey. Absent: the reader has a copy.
     pub migrates: Option<bool>,
