@@ -257,9 +257,11 @@ impl Vm {
         let mut lines = self.lines.borrow_mut();
         let (near, far) = lines.object_part(first, bytes, cpu, &self.topology, &self.costs);
         drop(lines);
-        if self.options.program_is_measured {
-            return self.pass(far);
-        }
+        let near = if self.options.program_is_measured {
+            0
+        } else {
+            near
+        };
         self.pass(far + self.at_hand(near));
     }
 

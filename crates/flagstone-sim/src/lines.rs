@@ -122,6 +122,19 @@ impl Directory {
     /// `cpu` accesses an object's line; returns what that costs.
     #[inline(always)]
     pub fn object(&mut self, address: usize, cpu: u32, topology: &Topology, costs: &Costs) -> Ps {
+        self.object_by(address, cpu, &costs.object_transfer, topology, costs)
+    }
+
+    /// The same where a line comes from another CPU by `ways`.
+    #[inline(always)]
+    fn object_by(
+        &mut self,
+        address: usize,
+        cpu: u32,
+        ways: &[Ps; 5],
+        topology: &Topology,
+        costs: &Costs,
+    ) -> Ps {
         let shadow = self.shadow_of(address);
         let last = *shadow;
         if last == cpu + 1 {
@@ -130,7 +143,7 @@ impl Directory {
         if last & HOME == 0 {
             *shadow = cpu + 1;
         }
-        self.fetched(last, cpu, topology, costs)
+        self.fetched(last, cpu, ways, topology, costs)
     }
 
     /// `cpu` reads where the next object is, from an object's line; returns what that costs, where the
@@ -148,19 +161,12 @@ impl Directory {
         const BESIDE: usize = 4;
         let line = address >> LINE_SHIFT;
         let before = core::mem::replace(&mut self.links[cpu as usize], line);
-        let shadow = *self.shadow_of(address);
-        let cost = self.object(address, cpu, topology, costs);
-        let is_anothers = shadow != 0 && shadow & HOME == 0 && shadow != cpu + 1;
-        if !is_anothers {
-            return cost;
-        }
-        let distance = topology.distance(cpu, shadow - 1) as usize;
         let after = match line.abs_diff(before) {
             0..=1 => 0,
             2..=BESIDE => 1,
             _ => 2,
         };
-        ways[after][distance]
+        self.object_by(address, cpu, &ways[after], topology, costs)
     }
 
     /// `cpu` accesses all lines of `bytes` of an object; returns what those cost that were at hand
@@ -186,12 +192,12 @@ impl Directory {
                     last = before;
                     journey = match before {
                         mine if mine == cpu + 1 => here,
-                        _ => self.fetched(before, cpu, topology, costs),
+                        _ => self.fetched(before, cpu, &costs.object_transfer, topology, costs),
                     };
                 }
             } else {
                 last = before;
-                journey = self.fetched(before, cpu, topology, costs);
+                journey = self.fetched(before, cpu, &costs.object_transfer, topology, costs);
             }
             if journey == here {
                 near += journey;
@@ -221,15 +227,22 @@ impl Directory {
         })
     }
 
-    /// What it costs `cpu` to fetch an object's line that was at `last`.
+    /// What it costs `cpu` to fetch an object's line that was at `last`, from another CPU by `ways`.
     #[inline(never)]
-    fn fetched(&mut self, last: u32, cpu: u32, topology: &Topology, costs: &Costs) -> Ps {
+    fn fetched(
+        &mut self,
+        last: u32,
+        cpu: u32,
+        ways: &[Ps; 5],
+        topology: &Topology,
+        costs: &Costs,
+    ) -> Ps {
         if last & HOME != 0 {
             self.take_home(last & !HOME, cpu, topology, costs)
         } else if last == 0 {
             costs.dram
         } else {
-            costs.object_transfer[topology.distance(cpu, last - 1) as usize]
+            ways[topology.distance(cpu, last - 1) as usize]
         }
     }
 

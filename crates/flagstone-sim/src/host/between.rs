@@ -14,16 +14,15 @@ use flagstone_core::platform::{LockKind, Platform, RawLock};
 use flagstone_linux::Linux;
 use std::time::{Duration, Instant};
 
-/// Who looks at a field of lines when: first one CPU writes all of them, then another one does what
-/// is measured; so many rounds. Lower quartile of a line's nanoseconds.
+/// Who looks at lines when: first one CPU writes all of them, then another one does what is measured;
+/// so many rounds. Lower quartile of a line's nanoseconds.
 fn after_another_wrote(
     a: usize,
     b: usize,
     rounds: u64,
-    write: impl Fn(&Round) + Sync,
-    measured: impl Fn(&Round) -> f64 + Sync,
+    write: impl Fn() + Sync,
+    measured: impl Fn() -> f64 + Sync,
 ) -> f64 {
-    let field = Round::new();
     let turn = Padded(AtomicU64::new(0));
     let sides = on_each(&[a, b], |side| {
         let side = side as u64;
@@ -39,9 +38,9 @@ fn after_another_wrote(
                 core::hint::spin_loop();
             }
             if side == 0 {
-                write(&field);
+                write();
             } else {
-                out.push(measured(&field));
+                out.push(measured());
             }
             turn.0.store(2 * round + side + 1, Ordering::Release);
         }
@@ -121,10 +120,17 @@ pub fn transfer_now(from: usize, to: usize) -> f64 {
 }
 
 fn transfer_of(from: usize, to: usize, rounds: u64) -> f64 {
-    let both = after_another_wrote(from, to, rounds, Round::write, |field| {
-        let first = field.walk(add_above);
-        (first - field.walk(add_above)).max(0.1)
-    });
+    let field = Round::new();
+    let both = after_another_wrote(
+        from,
+        to,
+        rounds,
+        || field.write(),
+        || {
+            let first = field.walk(add_above);
+            (first - field.walk(add_above)).max(0.1)
+        },
+    );
     both.max(0.1)
 }
 
@@ -133,11 +139,18 @@ fn transfer_of(from: usize, to: usize, rounds: u64) -> f64 {
 #[must_use]
 pub fn upgrade(from: usize, to: usize) -> f64 {
     const ROUNDS: u64 = 400;
-    after_another_wrote(from, to, ROUNDS, Round::write, |field| {
-        field.walk(|word, _| word.load(Ordering::Acquire));
-        let first = field.walk(add_above);
-        (first - field.walk(add_above)).max(0.0)
-    })
+    let field = Round::new();
+    after_another_wrote(
+        from,
+        to,
+        ROUNDS,
+        || field.write(),
+        || {
+            field.walk(|word, _| word.load(Ordering::Acquire));
+            let first = field.walk(add_above);
+            (first - field.walk(add_above)).max(0.0)
+        },
+    )
 }
 
 /// Lines that another CPU has just written, read and written one after the other without waiting
@@ -145,16 +158,23 @@ pub fn upgrade(from: usize, to: usize) -> f64 {
 #[must_use]
 pub fn overlapped(a: usize, b: usize) -> f64 {
     const ROUNDS: u64 = 1_500;
-    after_another_wrote(a, b, ROUNDS, Round::write, |field| {
-        let start = Instant::now();
-        for step in 0..Round::STEPS {
-            // As a list is walked and changed: a load and a store, no lock.
-            let word = &field.0[Round::place(step)].0;
-            word.store(word.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        }
-        core::sync::atomic::fence(Ordering::SeqCst);
-        start.elapsed().as_secs_f64() * 1e9 / Round::STEPS as f64
-    })
+    let field = Round::new();
+    after_another_wrote(
+        a,
+        b,
+        ROUNDS,
+        || field.write(),
+        || {
+            let start = Instant::now();
+            for step in 0..Round::STEPS {
+                // As a list is walked and changed: a load and a store, no lock.
+                let word = &field.0[Round::place(step)].0;
+                word.store(word.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            }
+            core::sync::atomic::fence(Ordering::SeqCst);
+            start.elapsed().as_secs_f64() * 1e9 / Round::STEPS as f64
+        },
+    )
 }
 
 /// Free objects of so many lines in a row, one or two, of which another CPU has just written the links, in
@@ -169,13 +189,13 @@ pub fn in_row(a: usize, b: usize, lines: usize) -> f64 {
     let pairs: Vec<Padded<[AtomicU64; 16]>> = (0..=OBJECTS).map(words).collect();
     let line = |number: usize| &pairs[number / 2].0[number % 2 * 8];
     let (first, link) = (|at| line(at * lines), |at| line(at * lines + lines - 1));
-    let write = |_: &Round| {
+    let write = || {
         for at in (1..=OBJECTS).rev() {
             link(at).store(at as u64 - 1, Ordering::Relaxed);
         }
         core::sync::atomic::fence(Ordering::SeqCst);
     };
-    after_another_wrote(a, b, ROUNDS, write, |_| {
+    after_another_wrote(a, b, ROUNDS, write, || {
         let start = Instant::now();
         let mut at = OBJECTS;
         for _ in 0..OBJECTS {

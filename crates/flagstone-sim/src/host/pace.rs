@@ -4,7 +4,7 @@
 //! fills the core's pipelines and nothing that waits for its own last result. An allocator's fast
 //! path is of both kinds. So the look is a loop of both: two fifths of its time, where the core is
 //! its own, loads and stores that do not wait for each other, three fifths a chain. Loops through
-//! the core follow it one to one (Intel Emerald Rapids: slope 0.87 to 0.97 of their logarithms, r
+//! the core follow it with a power that each host tells (loops.rs), here nearly one to one (Intel Emerald Rapids: slope 0.87 to 0.97 of their logarithms, r
 //! 0.88, where either kind alone gave 0.45 and nothing).
 
 use core::hint::black_box;

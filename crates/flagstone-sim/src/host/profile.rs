@@ -216,6 +216,12 @@ fn measure_here(found: &Found) -> Result<Calibration, String> {
 
     page.section("work_ns");
     let at_work = page.0.len();
+    let Loops { loops, pace_power } = loops::run(LOOPS, found.memory_gib << 30)?;
+    page.figure(
+        "pace_power",
+        pace_power.unwrap_or(1.0),
+        "the power of the pace that loops through the core go with; 1 where they met one pace only",
+    );
     page.figure(
         "pace",
         locked.pace,
@@ -261,22 +267,12 @@ fn measure_here(found: &Found) -> Result<Calibration, String> {
 
     // What is solved for goes where it belongs.
     let places = [at_own, at_lock, at_work];
-    let Loops { loops, pace_power } = loops::run(LOOPS, found.memory_gib << 30)?;
-    let power = pace_power.unwrap_or(1.0);
     let usual = PRICES.map(|(_, usual)| usual);
-    let draft = insert(
-        &page.0,
-        places,
-        &solved_lines(usual, power, near_line, None),
-    );
+    let draft = insert(&page.0, places, &solved_lines(usual, near_line, None));
     let machine = Machine::parse("this-machine", &draft)?;
     let equations = solve::equations(&machine, &loops);
     let prices = solve::solve(&equations, near_line);
-    let draft = insert(
-        &page.0,
-        places,
-        &solved_lines(prices, power, near_line, None),
-    );
+    let draft = insert(&page.0, places, &solved_lines(prices, near_line, None));
     let mut machine = Machine::parse("this-machine", &draft)?;
     if let Some(pair) = pair {
         pair.solve(&mut machine);
@@ -285,7 +281,7 @@ fn measure_here(found: &Found) -> Result<Calibration, String> {
     let text = insert(
         &page.0,
         places,
-        &solved_lines(prices, power, near_line, lock.as_ref()),
+        &solved_lines(prices, near_line, lock.as_ref()),
     );
     let machine = Machine::parse("this-machine", &text)?;
     Ok(Calibration {
@@ -328,7 +324,6 @@ fn insert(text: &str, places: [usize; 3], lines: &[String; 3]) -> String {
 /// what two CPUs showed, and the machine that shows the same.
 fn solved_lines(
     prices: [f64; PRICES.len()],
-    power: f64,
     most: f64,
     lock: Option<&(Pair, Machine)>,
 ) -> [String; 3] {
@@ -357,11 +352,6 @@ fn solved_lines(
     let handoff = lock.map_or(1.0, |(_, machine)| machine.locks.handoff);
     locks.figure("handoff", handoff, &source);
     let mut work = Page(String::new());
-    work.figure(
-        "pace_power",
-        power,
-        "the power of the pace that these loops go with; 1 where they met one pace only",
-    );
     for (name, price) in [
         ("slot", Price::Slot),
         ("fast", Price::Fast),
