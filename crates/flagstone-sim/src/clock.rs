@@ -11,7 +11,7 @@ use crate::tally::bump;
 use crate::thread::{State, Thread};
 use crate::vm::Vm;
 use core::cell::Cell;
-use flagstone_core::platform::{Access, Function, Line};
+use flagstone_core::platform::Function;
 
 /// How far private work may run ahead. Why 1 µs: without a bound, programs that poll each other
 /// see stale worlds (a build's lock share then falls by a third); shorter ones only cost switches.
@@ -236,64 +236,6 @@ impl Vm {
     #[inline]
     pub fn count_op(&self) {
         bump(&self.tally().ops, 1);
-    }
-
-    /// The program accesses a line of its own that other CPUs use too.
-    pub(crate) fn use_line(&self, line: *const u8, access: Access) {
-        if self.timed.get() && self.options.program_is_measured {
-            self.touch_shared(line as usize, access, true);
-        } else {
-            self.touch(Line::Node, line as usize, access);
-        }
-    }
-
-    /// The program reads or writes `bytes` of an object.
-    #[inline]
-    pub fn use_object(&self, address: *const u8, bytes: usize) {
-        if !self.timed.get() {
-            return self.point();
-        }
-        let (cpu, first) = (self.cpu.get(), address as usize);
-        let mut lines = self.lines.borrow_mut();
-        let (near, far) = lines.object_part(first, bytes, cpu, &self.topology, &self.costs);
-        drop(lines);
-        let near = if self.options.program_is_measured {
-            0
-        } else {
-            near
-        };
-        self.pass(far + self.at_hand(near));
-    }
-
-    /// An object will be accessed soon: the directory's entry for it may be on its way.
-    #[inline]
-    pub(crate) fn expect_object(&self, object: *const u8) {
-        fetch(self.lines.borrow().shadow_at(object as usize));
-    }
-
-    /// An object will be accessed, perhaps not before this thread's next turn.
-    #[inline]
-    pub(crate) fn expect_next(&self, object: *const u8) {
-        let entry = self.lines.borrow().shadow_at(object as usize);
-        fetch(entry);
-        self.thread().wants.add_object(entry);
-    }
-
-    /// The program uses `bytes` of data in the page at `page`, through the data cache.
-    pub fn use_page(&self, page: *const u8, bytes: usize) {
-        let cluster = self.topology.cluster_of(self.cpu.get());
-        let mut data = self.data.borrow_mut();
-        let cost = data.touch_page(cluster, page as usize, bytes, &self.costs);
-        drop(data);
-        self.pass(cost);
-    }
-
-    /// The program uses this many lines of its other data, of which `misses_1024` in 1024 miss;
-    /// what they cost is part of its think time.
-    pub fn use_own_data(&self, lines: u64, misses_1024: u64) {
-        let misses = lines * misses_1024 / 1024;
-        let cluster = self.topology.cluster_of(self.cpu.get());
-        self.data.borrow_mut().other_uses(cluster, lines, misses);
     }
 
     /// Hands an object over until a grace period has passed.

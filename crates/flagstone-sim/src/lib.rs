@@ -8,13 +8,14 @@
 //! ```text
 //!   machine · topology · costs      what a step costs where                (data)
 //!   vm · clock · schedule · locking who runs when, and waits for whom      (time)
-//!   world                           the core's platform on top of it
+//!   world · access                  the core's platform on top of it; what accesses cost
 //!   subject · workload/ · fifo      the core, and the programs that use it
 //!   scenario · window · report      one run, when it is steady, and its row
 //!   lines · cache · rcu · arena     where lines, data, deferred frees and memory are
 //!   predictor                       which of the core's branches a CPU predicts wrong
 //! ```
 
+mod access;
 mod ahead;
 mod arena;
 mod cache;

@@ -11,9 +11,10 @@ use crate::world::Virtual;
 use core::cell::Cell;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
+use core::sync::atomic::Ordering::Relaxed;
 use flagstone_core::base::{CacheId, CpuId, NodeId, Order, Pfn};
 use flagstone_core::page::{PageConfig, Retention};
-use flagstone_core::platform::Platform;
+use flagstone_core::platform::{Platform, SheafWord, Slot};
 use flagstone_core::policy::{Engine, Policy};
 use flagstone_core::slab::{Cache, CacheRequest, Slabs};
 
@@ -179,6 +180,30 @@ impl Subject {
                 fetch(core::ptr::from_ref(pages.descriptor(pfn)) as usize);
             }
         }
+    }
+
+    /// Where the running CPU's next object of `cache` is listed.
+    #[inline]
+    fn top(&self, vm: &Vm, cache: CacheId) -> NonNull<*mut u8> {
+        let (area, slot) = (self.slabs().area(), Slot::main(cache.index()));
+        // SAFETY: a running CPU is below the CPU count.
+        let word = unsafe { area.word(CpuId(vm.cpu.get()), slot) };
+        // SAFETY: `slot.one-home`: the word names an entry of a live sheaf or of the absent one; below it
+        // lies another entry, or the floor.
+        unsafe { area.entry(SheafWord(word.load(Relaxed))).sub(1) }
+    }
+
+    /// An object of `cache` will be taken soon.
+    #[inline]
+    pub(crate) fn expect_alloc(&self, vm: &Vm, cache: CacheId) {
+        fetch(self.top(vm, cache).as_ptr() as usize);
+    }
+
+    /// An object of `cache` will be taken next, as far as is known.
+    #[inline]
+    pub(crate) fn expect_taken(&self, vm: &Vm, cache: CacheId) {
+        // SAFETY: as in `top`; nobody else runs.
+        vm.expect_object(unsafe { self.top(vm, cache).read() });
     }
 
     /// Gives an object back without counting it: of its cache, or a block of pages in place of one.

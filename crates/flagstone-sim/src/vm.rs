@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!             core ─► Virtual (world.rs) ─► Vm ─┬─ clock.rs     time: spend, sync, block, park
+//!                                               ├─ access.rs    what accesses cost
 //!                                               ├─ schedule.rs  who runs, observers; fiber.rs: stacks
 //!                                               ├─ lines.rs     where cache lines are
 //!                                               ├─ locking.rs   locks in virtual time

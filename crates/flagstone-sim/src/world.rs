@@ -66,91 +66,6 @@ impl Vm {
         }
     }
 
-    #[inline]
-    pub(crate) fn touch(&self, line: Line, address: usize, access: Access) {
-        if !self.timed.get() {
-            return self.touch_untimed(line, address);
-        }
-        self.decided(|| Step::of_touch(line, access));
-        match line {
-            Line::Object | Line::Cpu | Line::Sheaf | Line::Pageset | Line::Page => {
-                let cpu = self.cpu.get();
-                let mut lines = self.lines.borrow_mut();
-                let cost = match (line, access, &self.costs.link_transfer) {
-                    (Line::Object, Access::Read, Some(ways)) => {
-                        lines.link(address, cpu, ways, &self.topology, &self.costs)
-                    }
-                    _ => lines.object(address, cpu, &self.topology, &self.costs),
-                };
-                drop(lines);
-                let is_far = cost > self.costs.transfer[0];
-                let (journey, mut near) = if is_far { (cost, 0) } else { (0, cost) };
-                if access == Access::Atomic {
-                    near += self.costs.atomic;
-                }
-                self.pass(journey + self.at_hand(near));
-            }
-            Line::Slab | Line::Node | Line::Barn | Line::Zone | Line::FreeArea => {
-                self.touch_shared(address, access, false);
-            }
-        }
-    }
-
-    /// `is_measured`: a line of the program, which at hand is part of what the program takes.
-    pub(crate) fn touch_shared(&self, address: usize, access: Access, is_measured: bool) {
-        self.sync_for(address);
-        let (cpu, now) = (self.cpu.get(), self.now.get());
-        let mut lines = self.lines.borrow_mut();
-        let home = lines.home(address);
-        let mut end = if access == Access::Read {
-            lines.read(home, cpu, now, &self.topology, &self.costs)
-        } else {
-            lines.write(home, cpu, now, &self.topology, &self.costs)
-        };
-        drop(lines);
-        let mut near = 0;
-        if end > now + self.costs.transfer[0] {
-            bump(&self.tally().misses, 1);
-        } else {
-            near = end - now;
-            end = now;
-        }
-        if access == Access::Atomic {
-            near += self.costs.atomic;
-        }
-        if is_measured {
-            near = 0;
-        }
-        end += self.at_hand(near);
-        self.now.set(end);
-        self.digest
-            .add(end ^ u64::from(home) << 44 ^ u64::from(cpu) << 34);
-    }
-
-    #[cold]
-    fn touch_untimed(&self, line: Line, address: usize) {
-        if !self.in_task.get() {
-            return;
-        }
-        let arena = self.arena.borrow();
-        let inside = arena.contains(address);
-        if inside && !arena.usable(address) {
-            drop(arena);
-            self.fail(format!(
-                "memory.usable: {line:?} line touched in released memory"
-            ));
-        }
-        drop(arena);
-        // Addresses outside the arena are the host's and differ from run to run.
-        let place = if inside {
-            address as u64 & 0x3fff_ffff
-        } else {
-            0
-        };
-        self.digest.add(place ^ (line as u64) << 32);
-        self.point();
-    }
-
     /// The planted bug: looks at the slot, lets others run, then takes what it saw.
     ///
     /// # Safety
@@ -267,12 +182,14 @@ unsafe impl Platform for Virtual {
         if object.is_some() {
             // SAFETY: the caller's contract: the CPU and the slot are the area's.
             let slot = unsafe { area.word(cpu, slot) };
+            let entry = area.entry(SheafWord(slot.load(Relaxed)));
             // SAFETY: an object was in this sheaf, so the word names its entry; the one below it
             // is another object's, or the floor that every sheaf has.
-            let below = unsafe { area.entry(SheafWord(slot.load(Relaxed))).sub(1) };
+            let below = unsafe { entry.sub(1) };
             vm.note_used(slot, below);
             // SAFETY: as above.
             vm.expect_next(unsafe { below.read() });
+            vm.use_entry(entry);
         }
         object
     }
@@ -286,6 +203,7 @@ unsafe impl Platform for Virtual {
         let word = unsafe { area.word(cpu, slot) };
         let entry = area.entry(SheafWord(word.load(Relaxed)));
         vm.note_used(word, entry);
+        vm.use_entry(entry);
         // SAFETY: the caller's contract; no scheduling point until it returns.
         unsafe { push_owned(area, cpu, slot, object) }
     }

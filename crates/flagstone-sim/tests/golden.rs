@@ -69,8 +69,8 @@ fn runs_of_the_core_give_the_noted_digests() {
         0x17b4_cd1f_0a74_eee3,
         0x78ab_0797_8a1a_7b2d,
         0xd53a_83e8_3ee7_3649,
-        0x49da_d190_caff_b857,
-        0x550a_8071_c329_1615,
+        0xa716_4d03_667b_864b,
+        0x8aa5_a579_28e0_ebed,
         0x0cd9_582a_71e1_42f1,
     ];
     assert_eq!(found, noted, "{found:#x?}");

@@ -3,6 +3,7 @@
 use super::threads::{Stretch, Watch};
 use super::way::Trail;
 use crate::chance::Chance;
+use crate::workload::held::Held;
 use crate::workload::random_mix::Classes;
 use crate::workload::stage::{Block, INBOX, Stage};
 use core::cell::{Cell, RefCell, UnsafeCell};
@@ -165,7 +166,7 @@ pub struct Hall {
 }
 
 /// Blocks on their way from thread to thread.
-struct Arrays(Vec<Block>);
+struct Arrays(Vec<Held>);
 
 // SAFETY: whoever holds the blocks owns them; the pool hands them on whole.
 unsafe impl Send for Arrays {}
@@ -362,7 +363,7 @@ impl<A: Source> Stage for Really<'_, A> {
         inbox.with(VecDeque::pop_front)
     }
 
-    fn trade(&self, held: Vec<Block>) -> Vec<Block> {
+    fn trade(&self, held: Vec<Held>) -> Vec<Held> {
         let mut pool = self.hall.pool.lock().expect("no task panics");
         pool.push_back(Arrays(held));
         pool.pop_front().expect("one was put in").0

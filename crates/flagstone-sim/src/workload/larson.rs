@@ -7,7 +7,8 @@
 //! them. An operation is one replacement: a free and an allocation.
 
 use super::Env;
-use super::stage::{Block, Common, Stage, Virtually};
+use super::held::{Choice, Coming, Held};
+use super::stage::{Common, Stage, Virtually};
 use crate::schedule::Program;
 use crate::vm::Vm;
 use std::rc::Rc;
@@ -44,21 +45,25 @@ pub(super) fn make<'a>(env: &'a Env<'a>) -> Vec<(u32, Program<'a>)> {
 
 /// The program of one task, in any world.
 pub fn serve<S: Stage>(stage: &S, largest: u32) {
-    let fresh = || {
-        let size = (SMALLEST + stage.below(largest - SMALLEST + 1)) as usize;
-        let cache = stage.class(size);
+    let choose = || Choice {
+        at: stage.below(BLOCKS as u32),
+        cache: stage.class((SMALLEST + stage.below(largest - SMALLEST + 1)) as usize),
+    };
+    let fresh = |cache| {
         let object = stage.alloc(cache);
         stage.use_object(object, 8);
-        (cache, object)
+        Held::new((cache, object))
     };
-    let mut held: Vec<Block> = (0..BLOCKS).map(|_| fresh()).collect();
+    let mut held: Vec<Held> = (0..BLOCKS).map(|_| fresh(choose().cache)).collect();
+    let mut coming = Coming::new(choose);
     while !stage.stopping() {
         for _ in 0..ROUND {
-            let at = stage.below(BLOCKS as u32) as usize;
-            let (cache, object) = held[at];
+            let Choice { at, cache } = coming.next(stage, &held, choose());
+            let place = &mut held[at as usize];
+            let (old_cache, old) = place.block();
             // SAFETY: held by this task alone, with its cache.
-            unsafe { stage.free(cache, object) };
-            held[at] = fresh();
+            unsafe { stage.free(old_cache, old) };
+            *place = fresh(cache);
             stage.think();
             stage.count_op();
             if stage.stopping() {
@@ -67,7 +72,7 @@ pub fn serve<S: Stage>(stage: &S, largest: u32) {
         }
         held = stage.trade(held);
     }
-    for (cache, object) in held {
+    for (cache, object) in held.into_iter().map(Held::block) {
         // SAFETY: as above; the task ends.
         unsafe { stage.free(cache, object) };
     }

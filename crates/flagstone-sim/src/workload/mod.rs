@@ -11,6 +11,7 @@
 
 mod af_unix;
 mod hackbench;
+pub mod held;
 mod kbuild;
 pub mod larson;
 mod mmap1;

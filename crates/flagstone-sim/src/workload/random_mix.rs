@@ -5,12 +5,11 @@
 //! of the blocks replaced is handed to another task to free.
 
 use super::Env;
-use super::stage::{Block, Common, Stage, Virtually};
+use super::held::{Choice, Coming, Held};
+use super::stage::{Common, Stage, Virtually};
 use crate::schedule::Program;
 use crate::subject::Subject;
-use crate::tagged::Tagged;
 use crate::vm::Vm;
-use core::ptr::NonNull;
 use flagstone_core::base::CacheId;
 use std::rc::Rc;
 
@@ -97,43 +96,28 @@ pub(super) fn make<'a>(env: &'a Env<'a>) -> Vec<(u32, Program<'a>)> {
     programs.collect()
 }
 
-/// A block in one word: the blocks of hundreds of simulated tasks are read at random.
-#[derive(Clone, Copy)]
-struct Held(Tagged);
-
-impl Held {
-    #[inline]
-    fn new((cache, object): Block) -> Self {
-        Self(Tagged::new(cache.0, object.as_ptr() as usize))
-    }
-
-    #[inline]
-    fn block(self) -> Block {
-        let object = NonNull::new(self.0.address() as *mut u8);
-        let cache = CacheId(self.0.tag());
-        (cache, object.expect("made from an object"))
-    }
-}
-
 /// The program of one task, in any world.
 pub fn mix<S: Stage>(stage: &S, largest: usize) {
     let octaves = ((largest as u32 / 16).ilog2() + 1).max(1);
-    let fresh = || {
+    let choose = || {
         let octave = 16 << stage.below(octaves);
         let size = (octave + stage.below(octave)) as usize;
-        let cache = stage.class(size.min(largest));
+        Choice {
+            at: stage.below(LIVE as u32),
+            cache: stage.class(size.min(largest)),
+        }
+    };
+    let fresh = |cache| {
         let object = stage.alloc(cache);
         stage.use_object(object, 8);
         Held::new((cache, object))
     };
     let (tasks, task) = stage.tasks();
-    let mut live: Vec<Held> = (0..LIVE).map(|_| fresh()).collect();
+    let mut live: Vec<Held> = (0..LIVE).map(|_| fresh(choose().cache)).collect();
+    let mut coming = Coming::new(choose);
     while !stage.stopping() {
-        let at = stage.below(LIVE as u32) as usize;
-        // Read before the allocation: its place in memory is far and takes as long as that does.
-        let old = live[at];
-        live[at] = fresh();
-        let old = old.block();
+        let Choice { at, cache } = coming.next(stage, &live, choose());
+        let old = core::mem::replace(&mut live[at as usize], fresh(cache)).block();
         let other = stage.below(tasks);
         let mine = if stage.happens(1, 10) && other != task {
             stage.offer(other, old).err()

@@ -202,7 +202,9 @@ fn play<'a>(env: &'a Env<'a>, name: &str) -> Vec<(u32, Program<'a>)> {
             let program: Program<'a> = Box::new(move |vm: &Vm| {
                 vm.spend(u64::from(vm.chance.below(20_000)) * NS);
                 while !vm.stopping() {
-                    for event in &trace.streams[index] {
+                    let stream = &trace.streams[index];
+                    for (at, event) in stream.iter().enumerate() {
+                        expect(vm, &copy, &stream[at + 1..]);
                         vm.spend((u64::from(event.gap_ns) * NS).min(longest));
                         if !step(vm, env, &copy, &caches, event) {
                             return;
@@ -215,6 +217,20 @@ fn play<'a>(env: &'a Env<'a>, name: &str) -> Vec<(u32, Program<'a>)> {
         }
     }
     programs
+}
+
+/// What the next events will look at, each of them in a turn of its own as a rule.
+#[inline]
+fn expect(vm: &Vm, copy: &Copy, coming: &[Event]) {
+    let slot = |event: &Event| &copy.slots[event.slot as usize];
+    if let Some(later) = coming.get(2) {
+        vm.expect_read(slot(later));
+    }
+    if let Some(next) = coming.first()
+        && let Some((_, object)) = slot(next).object.get()
+    {
+        vm.expect_next(object.as_ptr());
+    }
 }
 
 /// Plays one event; `false` when the run is over.

@@ -4,7 +4,9 @@
 //! `host` module): a comparison of the two then compares worlds, not programs.
 
 use super::Env;
+use super::held::{Held, When};
 use super::random_mix::Classes;
+use crate::ahead::fetch;
 use crate::costs::{NS, Ps};
 use crate::fifo::Mailbox;
 use crate::vm::Vm;
@@ -59,12 +61,16 @@ pub trait Stage {
     /// Takes a block from this task's inbox.
     fn poll(&self) -> Option<Block>;
     /// Leaves `held` for whoever trades next, and takes what waited longest.
-    fn trade(&self, held: Vec<Block>) -> Vec<Block>;
+    fn trade(&self, held: Vec<Held>) -> Vec<Held>;
 
     /// Whether something happens whose chance is `numerator` in `denominator`.
     fn happens(&self, numerator: u32, denominator: u32) -> bool {
         self.below(denominator) < numerator
     }
+
+    /// This block will be given back, and an object of this cache taken. A hint for whoever simulates
+    /// the task: it takes no time of the task's.
+    fn expect(&self, _when: When, _cache: CacheId, _held: &Held) {}
 }
 
 /// What the tasks of one virtual run share.
@@ -72,7 +78,7 @@ pub(crate) struct Common {
     classes: Classes,
     inboxes: Vec<Mailbox<Block>>,
     /// Arrays waiting for whoever ends a round next.
-    pool: RefCell<Vec<Vec<Block>>>,
+    pool: RefCell<Vec<Vec<Held>>>,
 }
 
 impl Common {
@@ -212,11 +218,24 @@ impl Stage for Virtually<'_> {
         inbox.poll(self.vm)
     }
 
-    fn trade(&self, held: Vec<Block>) -> Vec<Block> {
+    fn trade(&self, held: Vec<Held>) -> Vec<Held> {
         self.vm.sync();
         let mut waiting = self.common.pool.borrow_mut();
         waiting.push(held);
         // The oldest: somebody else's, unless this task is alone.
         waiting.remove(0)
+    }
+
+    #[inline]
+    fn expect(&self, when: When, cache: CacheId, held: &Held) {
+        match when {
+            When::Later => fetch(core::ptr::from_ref(held) as usize),
+            When::Soon => {
+                let (_, object) = held.block();
+                self.vm.expect_object(object.as_ptr());
+                self.env.subject.expect_alloc(self.vm, cache);
+            }
+            When::Next => self.env.subject.expect_taken(self.vm, cache),
+        }
     }
 }
