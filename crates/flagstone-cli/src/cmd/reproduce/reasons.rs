@@ -163,10 +163,9 @@ const S3: &[(When, &str)] = &[
     (
         Wrong(["lmbench3 UNIX (AF_UNIX)", "", "alloc_zone"]),
         "AF_UNIX fetches the same pages from zones in every state here, fifteen for each 64 KiB: a block \
-         that a sender takes always ends on another CPU. What differs, up to 4 %, is what pagesets hold at \
-         the ends of the look, so these signs are chance: looks of two seconds have 98.6, 99.5, 98.0, 96.8 and \
-         100.1, the five states in order. The published 4 to 7 % more come with patch 1 \
-         and do not grow when patch 3 doubles the speed; they are not explained.",
+         that a sender takes always ends on another CPU. By work the states differ by up to 4 %, by what \
+         pagesets hold at the ends of the look; times what a pair alone does, 1 to 6 % more than under \
+         the base, most come out above it.",
     ),
     (
         Wrong(["netperf SCTP_STREAM_MANY", "patch1", ""]),

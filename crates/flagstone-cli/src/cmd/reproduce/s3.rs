@@ -7,8 +7,18 @@
 //!   alloc_zone   pages fetched from zones               cache misses  of data that passes through
 //! ```
 //!
-//! The series' counters look normalised by work in the kbuild and AF_UNIX tables and by time in
-//! the SCTP table (alloc_zone 106.3 beside a score of 106.4); they are compared so.
+//! The series counts over a whole test, and tests differ in what they keep the same:
+//!
+//! ```text
+//!   kbuild    the work: one build                                  counters for each page
+//!   SCTP      the time: netperf stops after so many seconds        times the score (106.3 beside 106.4)
+//!   AF_UNIX   what lmbench found one pair to do in two seconds     times the score of a pair alone
+//! ```
+//!
+//! The last is of lmbench's harness (benchmp in its lib_timing.c): told to run several jobs, it measures
+//! one alone first, and gives each job of the run proper as many iterations as that one needed.
+
+mod memory;
 
 use super::ask::{Ask, Effort, Figures, Look, Runs, Stat};
 use super::sheet::{Accuracy, Extra, Fill, Method, Setting, Sheet, Target, Versus, tried};
@@ -34,15 +44,23 @@ struct Table {
     workload: &'static str,
     machine: &'static str,
     tasks: u32,
-    /// Counters by time rather than by work.
-    by_time: bool,
+    keeps: Keeps,
     /// The first column: throughput, or time.
     first: &'static str,
     /// Seeds of a full run: a build's differ by half in what they wait for zones, those of the others hardly.
     seeds: u64,
 }
 
-/// The table whose counters look normalised by time.
+/// What a test keeps the same whatever the kernel does: its counters are of so much work.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Keeps {
+    Work,
+    Time,
+    /// As many operations for each job as this many tasks alone do in a given time.
+    WorkOfAlone(u32),
+}
+
+/// The table whose counters go with time.
 pub(super) const BY_TIME: &str = "netperf SCTP_STREAM_MANY";
 
 const TABLES: [Table; 3] = [
@@ -51,7 +69,7 @@ const TABLES: [Table; 3] = [
         workload: "kbuild",
         machine: "intel-2s-224",
         tasks: 224,
-        by_time: false,
+        keeps: Keeps::Work,
         first: "build time",
         seeds: 9,
     },
@@ -60,7 +78,7 @@ const TABLES: [Table; 3] = [
         workload: "sctp-stream-many",
         machine: "intel-2s-128",
         tasks: 128,
-        by_time: true,
+        keeps: Keeps::Time,
         first: "score",
         seeds: 3,
     },
@@ -69,7 +87,7 @@ const TABLES: [Table; 3] = [
         workload: "af-unix",
         machine: "intel-2s-128",
         tasks: 32,
-        by_time: false,
+        keeps: Keeps::WorkOfAlone(2),
         first: "score",
         seeds: 3,
     },
@@ -95,13 +113,27 @@ fn seeds(table: Table, effort: Effort) -> u64 {
     effort.pick(1, table.seeds)
 }
 
-fn run_of(table: Table, effort: Effort) -> Ask {
+/// A table's test with `tasks` tasks.
+fn run_with(table: Table, tasks: u32, effort: Effort) -> Ask {
     let look = match table.workload {
         // Processes live 45 ms: a window must hold several.
         "kbuild" => effort.pick(Look::ms(64, 64), Look::ms(256, 512)),
         _ => effort.pick(Look::ms(16, 16), Look::ms(64, 256)),
     };
-    Ask::new(table.workload, table.machine, table.tasks, look)
+    Ask::new(table.workload, table.machine, tasks, look)
+}
+
+fn run_of(table: Table, effort: Effort) -> Ask {
+    run_with(table, table.tasks, effort)
+}
+
+/// The run whose speed says how many operations the whole test has; `None` where they are always as many.
+fn speed_that_counts(table: Table, effort: Effort) -> Option<Ask> {
+    match table.keeps {
+        Keeps::Work => None,
+        Keeps::Time => Some(run_of(table, effort)),
+        Keeps::WorkOfAlone(tasks) => Some(run_with(table, tasks, effort)),
+    }
 }
 
 /// Runs to make.
@@ -109,11 +141,11 @@ pub(super) fn asks(effort: Effort) -> Vec<Ask> {
     let mut asks = Vec::new();
     for table in TABLES {
         for policy in STATES.map(|(_, policy)| policy).into_iter().chain([OWN]) {
-            asks.extend(
-                run_of(table, effort)
-                    .under(policy)
-                    .seeds(seeds(table, effort)),
-            );
+            let test = run_of(table, effort);
+            let counts = speed_that_counts(table, effort).filter(|counts| *counts != test);
+            for ask in [Some(test), counts].into_iter().flatten() {
+                asks.extend(ask.under(policy).seeds(seeds(table, effort)));
+            }
         }
     }
     if effort == Effort::Full {
@@ -132,8 +164,8 @@ pub(super) fn fill(sheet: &mut Sheet, runs: &Runs, effort: Effort) {
         }
         targets(sheet, runs, table, effort);
     }
-    overhead(sheet, runs, effort);
-    layout(sheet);
+    memory::overhead(sheet, runs, effort);
+    memory::layout(sheet);
     for place in LARGE {
         crowd(sheet, runs, place);
     }
@@ -187,11 +219,12 @@ fn column(
     let ask = run_of(table, effort);
     let seeds = seeds(table, effort);
     let counter = |figure: fn(&Figures) -> f64| {
-        if table.by_time {
-            relative(runs, &ask, policy, seeds, |f| figure(f) * f.ops)
-        } else {
-            relative(runs, &ask, policy, seeds, figure)
-        }
+        let for_an_operation = relative(runs, &ask, policy, seeds, figure)?;
+        let Some(of) = speed_that_counts(table, effort) else {
+            return Ok(for_an_operation);
+        };
+        let operations = relative(runs, &of, policy, seeds, |f| f.ops)?;
+        Ok(for_an_operation.times(operations.mean / 100.0))
     };
     match column {
         "score" => relative(runs, &ask, policy, seeds, |f| f.ops),
@@ -340,99 +373,55 @@ fn crowd(sheet: &mut Sheet, runs: &Runs, place: (&'static str, &'static str, &'s
     });
 }
 
-/// Memory of patch 9 over the base's while kbuild runs.
-fn overhead(sheet: &mut Sheet, runs: &Runs, effort: Effort) {
-    let [table, ..] = TABLES;
-    let (ask, seeds) = (run_of(table, effort), seeds(table, effort));
-    let of = |policy: &str| {
-        relative(runs, &ask, policy, seeds, |f| f.mean_bytes)
-            .map(|stat| (stat.mean - 100.0, stat.sd))
-    };
-    let own = of(OWN).ok().map(|(mean, _)| mean);
-    let asks = [&ask.under(BASE), &ask.under(LAST)];
-    let unsettled = runs.note(&asks, seeds, "memory", |s| s.bytes);
-    let fill = Fill {
-        got: Some(of(LAST)),
-        own,
-        accuracy: Some(Accuracy::Points(6.0)),
-        versus: Some(Versus::Zero),
-        profile: Some(table.machine.into()),
-        note: unsettled.or_else(|| {
-            Some("mean of pages in use and in pagesets; the series says \"up to\"".into())
-        }),
-        ..Fill::default()
-    };
-    let at = ["memory overhead", "patch9", "during the test"];
-    sheet.fill(Method::Simulated, at, 0, fill);
-    sheet.targets.push(Target {
-        seed: SEED,
-        wanted: "kbuild: memory overhead at most 6 %".into(),
-        found: own.map_or("not simulated".into(), |own| format!("{own:+.1} %")),
-        reached: own.map(|own| own <= 6.0),
-    });
-    afterwards(sheet, runs, &ask, seeds);
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
 
-/// What is left when everybody has gone home and pagesets had time to decay.
-fn afterwards(sheet: &mut Sheet, runs: &Runs, ask: &Ask, seeds: u64) {
-    let of = |policy: &str, name: &str| {
-        let figure = |f: &Figures| f.details.get(name).copied().unwrap_or(f64::NAN);
-        let found = runs.stat(&ask.under(policy), seeds, figure).ok()?;
-        (!found.mean.is_nan()).then_some(found.mean)
-    };
-    for (row, policy) in STATES.into_iter().chain([(OWN, OWN)]) {
-        for (name, unit) in [
-            ("MiB during", "MiB"),
-            ("MiB at the end", "MiB"),
-            ("seconds to the end", "s"),
-        ] {
-            if let Some(got) = of(policy, name) {
-                sheet.extras.push(Extra {
-                    seed: SEED,
-                    table: "kbuild: memory during the test and afterwards".into(),
-                    row: row.into(),
-                    column: name.into(),
-                    got,
-                    method: Method::Simulated,
-                    unit,
-                });
-            }
+    fn figures(ops: f64) -> Figures {
+        Figures {
+            ops,
+            lock_share: 0.0,
+            list_share: 0.0,
+            zone_share: 0.0,
+            functions: BTreeMap::new(),
+            mean_bytes: 0.0,
+            peak_bytes: 0.0,
+            alloc_ns: 0.0,
+            free_ns: 0.0,
+            allocator_ns: 0.0,
+            page_allocs: 0.0,
+            zone_pages: 15_000.0,
+            free_high: 0.0,
+            cache_misses: None,
+            settled: Settled::ALL,
+            ops_drift: 0.0,
+            bytes_drift: 0.0,
+            details: BTreeMap::new(),
+            simulated_ops: 0,
         }
     }
-    let end = [BASE, LAST, OWN].map(|policy| of(policy, "MiB at the end"));
-    let (found, reached) = match end {
-        [Some(base), Some(last), Some(own)] => (
-            format!("{own:.0} MiB, base {base:.0}, patch 9 {last:.0}"),
-            Some(own <= base.max(last)),
-        ),
-        _ => ("not simulated".into(), None),
-    };
-    sheet.targets.push(Target {
-        seed: SEED,
-        wanted: "kbuild: memory back to the floor after the test (no more left than under base or \
-                 patch 9)"
-            .into(),
-        found,
-        reached,
-    });
-}
 
-/// The claim that the tuning fits the struct as it was: one pageset of ours serves all rules.
-fn layout(sheet: &mut Sheet) {
-    let bytes = flagstone_core::page::PAGESET_BYTES as f64;
-    for row in ["base", "patched"] {
-        let fill = Fill {
-            got: Some(Ok((bytes, None))),
-            own: Some(bytes),
-            accuracy: Some(Accuracy::Exact),
-            profile: Some("our own pageset, asserted at compile time".into()),
-            ..Fill::default()
-        };
-        sheet.fill(
-            Method::Computed,
-            ["struct per_cpu_pages", row, "size"],
-            0,
-            fill,
+    #[test]
+    fn counters_are_of_as_much_work_as_the_whole_test_does() {
+        let patched = "linux-6.6+pcp1";
+        let mut runs = Runs::default();
+        for ask in asks(Effort::Quick) {
+            // An operation takes the same pages everywhere; all but the sixteen pairs are faster.
+            let faster = ask.policy == patched && ask.tasks != 32;
+            let ops = if faster { 105.0 } else { 100.0 };
+            runs.0.insert(ask, Ok(figures(ops)));
+        }
+        let [build, netperf, lmbench] = TABLES.map(|table| {
+            let of = |name| column(&runs, table, Effort::Quick, patched, name).unwrap();
+            (of("alloc_zone").mean, of("score").mean)
+        });
+        assert_eq!(build, (100.0, 105.0), "one build, however fast");
+        assert_eq!(netperf, (105.0, 105.0), "so many seconds");
+        assert_eq!(
+            lmbench,
+            (105.0, 100.0),
+            "what a pair alone does, however fast sixteen are"
         );
     }
 }
