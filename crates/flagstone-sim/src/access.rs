@@ -152,14 +152,17 @@ impl Vm {
     #[inline]
     pub(crate) fn expect_next(&self, object: *const u8) {
         let entry = self.lines.borrow().shadow_at(object as usize);
-        fetch(entry);
-        self.thread().wants.add_object(entry);
+        self.expect_at(entry);
     }
 
     /// Memory of the host's will be read, perhaps not before this thread's next turn.
     #[inline]
     pub(crate) fn expect_read<T>(&self, place: &T) {
-        let address = core::ptr::from_ref(place) as usize;
+        self.expect_at(core::ptr::from_ref(place) as usize);
+    }
+
+    #[inline]
+    fn expect_at(&self, address: usize) {
         fetch(address);
         self.thread().wants.add_object(address);
     }

@@ -7,14 +7,13 @@ use crate::ahead::fetch;
 use crate::costs::Ps;
 use crate::tally::bump;
 use crate::vm::Vm;
-use crate::world::Virtual;
+use crate::world::{Virtual, word_and_entry};
 use core::cell::Cell;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
-use core::sync::atomic::Ordering::Relaxed;
 use flagstone_core::base::{CacheId, CpuId, NodeId, Order, Pfn};
 use flagstone_core::page::{PageConfig, Retention};
-use flagstone_core::platform::{Platform, SheafWord, Slot};
+use flagstone_core::platform::{Platform, Slot};
 use flagstone_core::policy::{Engine, Policy};
 use flagstone_core::slab::{Cache, CacheRequest, Slabs};
 
@@ -187,10 +186,10 @@ impl Subject {
     fn top(&self, vm: &Vm, cache: CacheId) -> NonNull<*mut u8> {
         let (area, slot) = (self.slabs().area(), Slot::main(cache.index()));
         // SAFETY: a running CPU is below the CPU count.
-        let word = unsafe { area.word(CpuId(vm.cpu.get()), slot) };
+        let (_, entry) = unsafe { word_and_entry(area, CpuId(vm.cpu.get()), slot) };
         // SAFETY: `slot.one-home`: the word names an entry of a live sheaf or of the absent one; below it
         // lies another entry, or the floor.
-        unsafe { area.entry(SheafWord(word.load(Relaxed))).sub(1) }
+        unsafe { entry.sub(1) }
     }
 
     /// An object of `cache` will be taken soon.

@@ -90,6 +90,21 @@ impl Vm {
     }
 }
 
+/// The word of a CPU's slot, and the entry that it names: where its sheaf's next object goes.
+///
+/// # Safety
+/// 1. `cpu` is below the CPU count.
+#[inline]
+pub(crate) unsafe fn word_and_entry<'a>(
+    area: CpuArea,
+    cpu: CpuId,
+    slot: Slot,
+) -> (&'a AtomicUsize, NonNull<*mut u8>) {
+    // SAFETY: obligation 1.
+    let word = unsafe { area.word(cpu, slot) };
+    (word, area.entry(SheafWord(word.load(Relaxed))))
+}
+
 // SAFETY: 1: the arena hands out address space once and keeps its contents as promised.
 // 2: counts come from the profile, CPUs from the topology. 3: nothing else of this machine runs
 // during a slot step, which has no scheduling point inside. 4: the core's own lock word decides,
@@ -180,13 +195,12 @@ unsafe impl Platform for Virtual {
         // SAFETY: the caller's contract; no scheduling point until it returns.
         let object = unsafe { pop_owned(area, cpu, slot) };
         if object.is_some() {
-            // SAFETY: the caller's contract: the CPU and the slot are the area's.
-            let slot = unsafe { area.word(cpu, slot) };
-            let entry = area.entry(SheafWord(slot.load(Relaxed)));
+            // SAFETY: the caller's contract: the CPU is one of the area's.
+            let (word, entry) = unsafe { word_and_entry(area, cpu, slot) };
             // SAFETY: an object was in this sheaf, so the word names its entry; the one below it
             // is another object's, or the floor that every sheaf has.
             let below = unsafe { entry.sub(1) };
-            vm.note_used(slot, below);
+            vm.note_used(word, below);
             // SAFETY: as above.
             vm.expect_next(unsafe { below.read() });
             vm.use_entry(entry);
@@ -199,9 +213,8 @@ unsafe impl Platform for Virtual {
         let vm = vm::current();
         vm.slot_step();
         let cpu = CpuId(vm.cpu.get());
-        // SAFETY: the caller's contract: the CPU and the slot are the area's.
-        let word = unsafe { area.word(cpu, slot) };
-        let entry = area.entry(SheafWord(word.load(Relaxed)));
+        // SAFETY: the caller's contract: the CPU is one of the area's.
+        let (word, entry) = unsafe { word_and_entry(area, cpu, slot) };
         vm.note_used(word, entry);
         vm.use_entry(entry);
         // SAFETY: the caller's contract; no scheduling point until it returns.

@@ -120,37 +120,28 @@ pub fn transfer_now(from: usize, to: usize) -> f64 {
 }
 
 fn transfer_of(from: usize, to: usize, rounds: u64) -> f64 {
-    let field = Round::new();
-    let both = after_another_wrote(
-        from,
-        to,
-        rounds,
-        || field.write(),
-        || {
-            let first = field.walk(add_above);
-            (first - field.walk(add_above)).max(0.1)
-        },
-    );
-    both.max(0.1)
+    beyond_one_here(from, to, rounds, |_| ()).max(0.1)
 }
 
 /// What a locked addition takes beyond one on a line that is here, when this CPU has just read the
 /// line that another one wrote, in ns: next to nothing where lines move whole to their readers.
 #[must_use]
 pub fn upgrade(from: usize, to: usize) -> f64 {
-    const ROUNDS: u64 = 400;
+    beyond_one_here(from, to, 400, |field| {
+        field.walk(|word, _| word.load(Ordering::Acquire));
+    })
+}
+
+/// What a locked addition takes beyond one on a line that is here, in ns, when another CPU has written
+/// the lines and then this one has done `before` with them.
+fn beyond_one_here(from: usize, to: usize, rounds: u64, before: impl Fn(&Round) + Sync) -> f64 {
     let field = Round::new();
-    after_another_wrote(
-        from,
-        to,
-        ROUNDS,
-        || field.write(),
-        || {
-            field.walk(|word, _| word.load(Ordering::Acquire));
-            let first = field.walk(add_above);
-            (first - field.walk(add_above)).max(0.0)
-        },
-    )
+    let write = || field.write();
+    after_another_wrote(from, to, rounds, write, || {
+        before(&field);
+        let first = field.walk(add_above);
+        (first - field.walk(add_above)).max(0.0)
+    })
 }
 
 /// Lines that another CPU has just written, read and written one after the other without waiting

@@ -82,7 +82,7 @@ pub(super) fn none(sheet: &Sheet, cell: &Cell) -> Option<String> {
 fn same_work(sheet: &Sheet, cell: &Cell) -> bool {
     let known = &cell.published;
     let by_time = ["score", "free_high", "alloc_zone"];
-    if known.table != super::s3::BY_TIME || !by_time.contains(&known.column.as_str()) {
+    if !super::s3::is_by_time(&known.table) || !by_time.contains(&known.column.as_str()) {
         return false;
     }
     let of = |row: &str, column: &str| {

@@ -54,14 +54,20 @@ struct Table {
 /// What a test keeps the same whatever the kernel does: its counters are of so much work.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Keeps {
+    /// As many operations, however long they take.
     Work,
+    /// As long a time: counters go with the speed.
     Time,
     /// As many operations for each job as this many tasks alone do in a given time.
     WorkOfAlone(u32),
 }
 
-/// The table whose counters go with time.
-pub(super) const BY_TIME: &str = "netperf SCTP_STREAM_MANY";
+/// Whether the counters of this table go with its own speed.
+pub(super) fn is_by_time(table: &str) -> bool {
+    TABLES
+        .iter()
+        .any(|known| known.name == table && known.keeps == Keeps::Time)
+}
 
 const TABLES: [Table; 3] = [
     Table {
@@ -74,7 +80,7 @@ const TABLES: [Table; 3] = [
         seeds: 9,
     },
     Table {
-        name: BY_TIME,
+        name: "netperf SCTP_STREAM_MANY",
         workload: "sctp-stream-many",
         machine: "intel-2s-128",
         tasks: 128,
