@@ -14,7 +14,13 @@ use std::{env, fs};
 /// The library's file name.
 const LIBRARY: &str = "libflagstone.so";
 /// What the library is made of: its crates, beside this one.
-const SOURCES: [&str; 3] = ["flagstone-core", "flagstone-linux", "flagstone-malloc"];
+const SOURCES: [&str; 5] = [
+    "flagstone-core",
+    "flagstone-linux",
+    "flagstone-process",
+    "flagstone-abi",
+    "flagstone-malloc",
+];
 
 fn main() {
     println!("cargo::rerun-if-env-changed=FLAGSTONE_LIBRARY");

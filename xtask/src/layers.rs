@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   base 0 < platform 1 < policy 2 < page 3 < slab 4 < heap 5 < stats 6 < verify 7
-//!   core  <  linux, sim  <  malloc  <  cli
+//!   core  <  linux, sim  <  process  <  abi, flagstone  <  malloc  <  cli
 //! ```
 //!
 //! `stats` and `verify` see all layers; no layer looks at either, but tests may. `sync` is below
@@ -19,12 +19,32 @@ const LAYERS: [&str; 8] = [
 ];
 
 /// What each crate may depend on, and whether crates from outside may be among it.
-const CRATES: [(&str, &[&str], bool); 5] = [
+const CRATES: [(&str, &[&str], bool); 8] = [
     ("flagstone-core", &["loom"], false),
     ("flagstone-linux", &["flagstone-core", "libc"], false),
     (
-        "flagstone-malloc",
+        "flagstone-process",
         &["flagstone-core", "flagstone-linux", "libc"],
+        false,
+    ),
+    (
+        "flagstone-abi",
+        &[
+            "flagstone-core",
+            "flagstone-linux",
+            "flagstone-process",
+            "libc",
+        ],
+        false,
+    ),
+    (
+        "flagstone",
+        &["flagstone-core", "flagstone-process", "flagstone-abi"],
+        false,
+    ),
+    (
+        "flagstone-malloc",
+        &["flagstone-process", "flagstone-abi", "libc"],
         false,
     ),
     (

@@ -11,7 +11,6 @@
 
 use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use flagstone_core::platform::OutOfMemory;
 
 /// One of the three handlers of a registration.
 pub type Handler = Option<extern "C" fn()>;
@@ -22,36 +21,12 @@ type Register = extern "C" fn(Handler, Handler, Handler, *mut c_void) -> c_int;
 /// `pthread_atfork`.
 type Plain = extern "C" fn(Handler, Handler, Handler) -> c_int;
 
-/// Has the C library call these around `fork`: `prepare` before, in the forking thread;
-/// `parent` and `child` after. Handlers run in reverse order of registration before the fork, so
-/// the earliest registration locks last and unlocks first, under everybody else's handlers.
-///
-/// Registering may allocate; the heap must work when this is called.
-///
-/// # Errors
-/// `Err` if the C library has no memory for the registration.
-pub fn register(
-    prepare: extern "C" fn(),
-    parent: extern "C" fn(),
-    child: extern "C" fn(),
-) -> Result<(), OutOfMemory> {
-    let result = at_fork(Some(prepare), Some(parent), Some(child));
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(OutOfMemory)
-    }
-}
-
-/// `pthread_atfork`, as far as it lies in the C library itself. glibc links a part of it into every
-/// object, which would name the object by its start-up code; we have none of that. Without an
-/// object the handlers stay for good.
-fn at_fork(prepare: Handler, parent: Handler, child: Handler) -> c_int {
-    pass_on(prepare, parent, child, core::ptr::null_mut())
-}
-
 /// Passes a registration on to the C library, for a library that stands before it: to the function
 /// of that name in glibc, to `pthread_atfork` itself elsewhere (musl); `ENOMEM` if there is none.
+/// Without a `library` the handlers stay for good.
+///
+/// Handlers run in reverse order of registration before the fork, so the earliest registration
+/// locks last and unlocks first, under everybody else's handlers. Registering may allocate.
 ///
 /// Both are found when they are needed, so one build of the library serves both.
 pub fn pass_on(prepare: Handler, parent: Handler, child: Handler, library: *mut c_void) -> c_int {

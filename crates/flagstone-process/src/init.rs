@@ -5,10 +5,11 @@
 //! ```
 //!
 //! The heap is all zeroes at first; its gate is closed, so every first call takes a cold path,
-//! and every cold path asks [`heap`]. Fork handlers are registered by a constructor: before that
-//! no other thread exists that could be in the middle of anything.
+//! and every cold path asks [`heap`]. Fork handlers ([`crate::fork::register`]) are registered by a
+//! constructor of the face: before that no other thread exists that could be in the middle of
+//! anything.
 
-use crate::{env, fork, hot, inspect, report};
+use crate::env;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use flagstone_core::heap::{Heap, HeapConfig};
 use flagstone_core::platform::Platform;
@@ -19,7 +20,9 @@ use flagstone_linux::{Linux, limits};
 /// has in a register already needs no address of its own.
 #[repr(C)]
 pub struct Store {
+    /// The heap; its gate is the first thing in it.
     pub heap: Heap<Linux>,
+    /// The slots of its CPUs.
     pub slots: Place,
 }
 
@@ -34,6 +37,16 @@ pub static STORE: Store = Store {
 pub fn static_heap() -> &'static Heap<Linux> {
     &STORE.heap
 }
+
+/// Distance from the thread pointer to `rseq_cs` in the C library of the building machine. Zero if
+/// that is not one distance (build.rs): then there is no near gate, and the far functions are all.
+#[cfg(flagstone_near)]
+pub const CS_OFFSET: isize = match isize::from_str_radix(env!("RSEQ_CS_OFFSET"), 10) {
+    Ok(offset) => offset,
+    Err(_) => 0,
+};
+#[cfg(not(flagstone_near))]
+pub const CS_OFFSET: isize = 0;
 
 const COLD: u32 = 0;
 const BUILDING: u32 = 1;
@@ -81,7 +94,7 @@ fn build() -> bool {
     if built {
         // SAFETY: a heap is built once, by the one thread the stage lets in.
         unsafe { flagstone_linux::observe::HOLDS_FROM.set(|kind| STORE.heap.holds_from(kind)) };
-        if slots::lie_at(&STORE.slots, hot::CS_OFFSET) {
+        if slots::lie_at(&STORE.slots, CS_OFFSET) {
             STORE.heap.open_near();
         }
     }
@@ -102,19 +115,3 @@ pub fn wait_for_others() {
         round += 1;
     }
 }
-
-/// What runs when the library is loaded.
-#[used]
-#[unsafe(link_section = ".init_array")]
-static CONSTRUCTOR: extern "C" fn() = {
-    extern "C" fn construct() {
-        fork::register();
-        report::begin();
-    }
-    construct
-};
-
-/// What runs when the program ends.
-#[used]
-#[unsafe(link_section = ".fini_array")]
-static DESTRUCTOR: extern "C" fn() = inspect::at_exit;

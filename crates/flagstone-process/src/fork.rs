@@ -8,29 +8,9 @@
 //! first, be it a library whose constructor ran before ours.
 
 use crate::init::static_heap;
-use core::ffi::{c_int, c_void};
+use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
 use flagstone_linux::fork::Handler;
-
-/// Every registration of the process, under glibc's name for it: ours, then the others.
-#[unsafe(no_mangle)]
-pub extern "C" fn __register_atfork(
-    prepare: Handler,
-    parent: Handler,
-    child: Handler,
-    library: *mut c_void,
-) -> c_int {
-    register();
-    flagstone_linux::fork::pass_on(prepare, parent, child, library)
-}
-
-/// The same under its own name, which is what programs call where the C library is not glibc. (A
-/// program for glibc has a copy of its own, which calls the function above.)
-#[unsafe(no_mangle)]
-pub extern "C" fn pthread_atfork(prepare: Handler, parent: Handler, child: Handler) -> c_int {
-    register();
-    flagstone_linux::fork::pass_on(prepare, parent, child, core::ptr::null_mut())
-}
 
 /// The process whose memory the heap is.
 static PROCESS: AtomicI32 = AtomicI32::new(0);
@@ -41,14 +21,18 @@ pub fn in_its_process() -> bool {
     PROCESS.load(Relaxed) == flagstone_linux::process::id()
 }
 
-/// Registers the handlers, once.
-pub fn register() {
+/// Registers handlers around `fork`, as `pthread_atfork` does.
+pub type AtFork = fn(Handler, Handler, Handler) -> c_int;
+
+/// Registers the handlers, once, by means of `at_fork`: which function that is depends on how the
+/// face reaches the C library.
+pub fn register(at_fork: AtFork) {
     static REGISTERED: AtomicBool = AtomicBool::new(false);
     if REGISTERED.swap(true, Relaxed) {
         return;
     }
     PROCESS.store(flagstone_linux::process::id(), Relaxed);
-    if flagstone_linux::fork::register(prepare, parent, child).is_err() {
+    if at_fork(Some(prepare), Some(parent), Some(child)) != 0 {
         flagstone_linux::write_line(&[
             b"flagstone: no memory for fork handlers; forking from threads is unsafe\n",
         ]);
@@ -74,5 +58,4 @@ extern "C" fn child() {
     flagstone_linux::fork::child();
     static_heap().fork_child();
     PROCESS.store(flagstone_linux::process::id(), Relaxed);
-    crate::report::forked();
 }

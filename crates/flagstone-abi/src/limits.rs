@@ -5,9 +5,9 @@
 //! `prlimit` are interposed, and after a change the heap keeps three quarters of what is left. A
 //! limit that is changed from outside, or by a bare system call, is met at the next huge block.
 
-use crate::fork::in_its_process;
-use crate::init::static_heap;
 use core::ffi::{c_int, c_uint};
+use flagstone_process::blocks;
+use flagstone_process::fork::in_its_process;
 use libc::{pid_t, rlimit};
 
 /// A function under its own name and the one with 64 bits, which all numbers have here.
@@ -48,7 +48,7 @@ unsafe fn change(pid: pid_t, resource: c_uint, new: *const rlimit, old: *mut rli
     }
     // A child that shares its parent's memory until it starts a program limits only itself.
     if resource == libc::RLIMIT_AS && !new.is_null() && in_its_process() {
-        static_heap().fit_address_space();
+        blocks::fit_address_space();
     }
     0
 }

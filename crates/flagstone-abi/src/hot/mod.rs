@@ -6,8 +6,6 @@
 //! usual case: what the gate or the slot does not let pass goes to the functions below. These are
 //! complete, made of the portable gate and steps, and serve everywhere else.
 
-#[cfg(target_arch = "x86_64")]
-use crate::c_abi::release_marked;
 use crate::c_abi::{allocate, release};
 use crate::cxx;
 use core::ffi::c_void;
@@ -16,11 +14,6 @@ use core::ffi::c_void;
 mod portable;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
-#[cfg(target_arch = "x86_64")]
-pub use x86_64::CS_OFFSET;
-#[cfg(not(target_arch = "x86_64"))]
-/// No fast path here knows where the C library's area is.
-pub const CS_OFFSET: isize = 0;
 
 /// `malloc`, whatever it takes.
 #[cfg_attr(target_arch = "x86_64", inline(never))]
@@ -48,7 +41,7 @@ unsafe extern "C" fn free_anyhow(address: *mut c_void) {
 #[inline(never)]
 unsafe extern "C" fn free_marked(address: *mut c_void) {
     // SAFETY: obligation 1.
-    unsafe { release_marked(address) };
+    unsafe { flagstone_process::blocks::free_marked(address.cast()) };
 }
 
 /// `operator new`, whatever it takes.

@@ -3,12 +3,9 @@
 //! `malloc` and `free` themselves are in `hot`. [`allocate`] and [`release`] are the same for the
 //! functions of this library: a gate, a slot step, and for all else cold functions.
 
-use crate::init::{heap, static_heap};
 use core::ffi::c_void;
 use core::ptr::{NonNull, null_mut};
-use flagstone_core::heap::Freed;
-use flagstone_core::platform::{Fault, Platform};
-use flagstone_linux::Linux;
+use flagstone_process::{blocks, static_heap};
 
 /// Sets `errno` to `ENOMEM`; null.
 #[cold]
@@ -30,31 +27,7 @@ pub fn or_null(block: Option<NonNull<u8>>) -> *mut c_void {
 #[cold]
 #[inline(never)]
 extern "C" fn malloc_cold(size: usize) -> *mut c_void {
-    or_null(heap().and_then(|heap| heap.alloc_cold(size)))
-}
-
-/// `free` of a block that bears its mark already, put on by a fast path that found no room.
-///
-/// # Safety
-/// 1. As for [`release`]; the caller put the mark on.
-#[cold]
-#[inline(never)]
-pub unsafe extern "C" fn release_marked(address: *mut c_void) {
-    // SAFETY: obligation 1.
-    unsafe { static_heap().free_marked(address.cast()) };
-}
-
-#[cold]
-#[inline(never)]
-unsafe extern "C" fn free_cold(address: *mut c_void) {
-    if address.is_null() {
-        return;
-    }
-    match heap() {
-        // SAFETY: the caller's obligation.
-        Some(heap) => unsafe { heap.free_cold(address.cast()) },
-        None => Linux::fatal(Fault::InvalidFree, address.cast()),
-    }
+    or_null(blocks::alloc_cold(size))
 }
 
 /// `malloc` for the functions of this library.
@@ -72,14 +45,8 @@ pub fn allocate(size: usize) -> *mut c_void {
 /// 1. `address` is null or a live block, which nobody uses again.
 #[inline(always)]
 pub unsafe fn release(address: *mut c_void) {
-    // SAFETY: obligation 1; the fast half says who put the mark on.
-    unsafe {
-        match static_heap().free_fast(address.cast()) {
-            Freed::Done => {}
-            Freed::Marked => release_marked(address),
-            Freed::NotAtAll => free_cold(address),
-        }
-    }
+    // SAFETY: obligation 1.
+    unsafe { blocks::free(address.cast()) };
 }
 
 /// The name old programs have for `free`.
@@ -100,7 +67,7 @@ pub unsafe extern "C" fn cfree(address: *mut c_void) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free_sized(address: *mut c_void, size: usize) {
     // SAFETY: obligation 1.
-    unsafe { static_heap().free_sized(address.cast(), size) };
+    unsafe { blocks::free_within(address.cast(), size, size) };
 }
 
 /// C23 7.24.3.5: the caller knows size and alignment; see [`free_sized`].
@@ -112,7 +79,7 @@ pub unsafe extern "C" fn free_aligned_sized(address: *mut c_void, align: usize, 
     // An aligned block holds its size, and may be as large as the alignment rounds that up.
     let most = size.max(1).checked_next_multiple_of(align.max(1));
     // SAFETY: obligation 1.
-    unsafe { static_heap().free_within(address.cast(), size, most.unwrap_or(size)) };
+    unsafe { blocks::free_within(address.cast(), size, most.unwrap_or(size)) };
 }
 
 /// C23 7.24.3.2.
@@ -121,20 +88,7 @@ pub extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
     let Some(bytes) = count.checked_mul(size) else {
         return out_of_memory();
     };
-    match static_heap().alloc_fast(bytes) {
-        Some(block) => {
-            // SAFETY: the block has at least that many bytes.
-            unsafe { block.write_bytes(0, bytes) };
-            block.as_ptr().cast()
-        }
-        None => calloc_cold(bytes),
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn calloc_cold(bytes: usize) -> *mut c_void {
-    or_null(heap().and_then(|heap| heap.alloc_zeroed(bytes)))
+    or_null(blocks::alloc_zeroed(bytes))
 }
 
 /// C23 7.24.3.7, and for a size of zero glibc's: frees and returns null.
@@ -152,7 +106,7 @@ pub unsafe extern "C" fn realloc(address: *mut c_void, size: usize) -> *mut c_vo
         return null_mut();
     }
     // SAFETY: obligation 1.
-    or_null(heap().and_then(|heap| unsafe { heap.realloc(block, size) }))
+    or_null(unsafe { blocks::realloc(block, size) })
 }
 
 /// POSIX.1-2024: `realloc` of `count * size` bytes; `ENOMEM` where that overflows.

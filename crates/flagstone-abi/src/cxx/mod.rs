@@ -12,10 +12,10 @@ mod refused;
 use self::refused::{new_again, new_again_nothrow};
 use crate::aligned::allocate_aligned;
 use crate::c_abi::{allocate, release};
-use crate::init::static_heap;
 use core::ffi::c_void;
 use core::ptr::NonNull;
 use flagstone_core::heap::MIN_ALIGN;
+use flagstone_process::static_heap;
 
 /// `std::align_val_t`: a power of two, or the program is wrong.
 type Align = usize;

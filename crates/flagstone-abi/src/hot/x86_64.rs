@@ -22,7 +22,6 @@
 //! everything goes to the functions that find their way.
 
 use super::{free_anyhow, free_marked, malloc_anyhow, new_anyhow};
-use crate::init::{STORE, Store};
 use core::arch::naked_asm;
 use core::ffi::c_void;
 use core::mem::offset_of;
@@ -32,22 +31,15 @@ use flagstone_core::heap::{Gate, MARK_AT, TABLE_MAX};
 use flagstone_core::platform::{CPU_STRIDE, ENTRY_UNUSED, MAX_CACHES};
 use flagstone_linux::slots::{DENSE_OFFSET, MM_CID_BEHIND};
 use flagstone_linux::{rseq_pop, rseq_push, rseq_sequence};
+#[cfg(flagstone_near)]
+use flagstone_process::CS_OFFSET;
+use flagstone_process::{STORE, Store};
 
 const _: () = assert!(Gate::STEP == 16, "malloc divides by 16");
 const _: () = assert!(
     ENTRY_UNUSED > MAX_CACHES,
     "free tells the ceiling from other entries by the cache's id"
 );
-
-/// Distance from the thread pointer to `rseq_cs` in the C library of the building machine. Zero if
-/// that is not one distance (build.rs): then there is no near gate, and the far functions are all.
-#[cfg(flagstone_near)]
-pub const CS_OFFSET: isize = match isize::from_str_radix(env!("RSEQ_CS_OFFSET"), 10) {
-    Ok(offset) => offset,
-    Err(_) => 0,
-};
-#[cfg(not(flagstone_near))]
-pub const CS_OFFSET: isize = 0;
 
 /// Distance from the store's start, which is the gate, to the first index's slots.
 const SLOTS_AT: usize = offset_of!(Store, slots) + CPU_STRIDE;

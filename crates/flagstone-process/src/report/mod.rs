@@ -15,11 +15,11 @@
 //! There is no thread of ours; one sample at a time, others do not wait.
 
 mod document;
-mod exit;
 mod json;
 mod room;
 
 use crate::env;
+use crate::fork::AtFork;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering::Relaxed};
 use document::{Moment, Sample};
@@ -52,16 +52,20 @@ static PROCESS: AtomicI32 = AtomicI32::new(0);
 static DUE: AtomicU64 = AtomicU64::new(0);
 
 /// Begins to report on the process's heap if the environment names a directory for documents. Called once,
-/// by a constructor.
-pub fn begin() {
+/// by a constructor of the face. `at_exit` has [`finish`] called at the end of the process; it and
+/// `at_fork` are called if there is to be a report.
+pub fn begin(at_fork: AtFork, at_exit: fn()) {
+    if is_on() {
+        return;
+    }
     if let Some(directory) = env::directory()
-        && let Some(heap) = crate::init::heap()
+        && let Some(heap) = crate::heap()
     {
-        start(heap, directory);
+        start(heap, directory, at_fork, at_exit);
     }
 }
 
-fn start(heap: &'static Heap<Linux>, directory: &[u8]) {
+fn start(heap: &'static Heap<Linux>, directory: &[u8], at_fork: AtFork, at_exit: fn()) {
     let Some(ready) = heap.ready_if_built() else {
         return;
     };
@@ -79,7 +83,9 @@ fn start(heap: &'static Heap<Linux>, directory: &[u8]) {
     // SAFETY: called once.
     unsafe { flagstone_linux::observe::OBSERVER.set(observe) };
     ready.watch();
-    exit::register();
+    at_exit();
+    // Runs after the heap's own handler, which was registered first.
+    at_fork(None, None, Some(forked));
     // A first one at once: a program may be killed before it has grown.
     if let Some(mut room) = ROOM.enter() {
         sample(ready, &mut room, Moment::Running);
@@ -92,10 +98,7 @@ pub fn is_on() -> bool {
 }
 
 /// In the child of a fork: it is a process of its own, whose peak begins now.
-pub fn forked() {
-    if HEAP.load(Relaxed).is_null() {
-        return;
-    }
+extern "C" fn forked() {
     PROCESS.store(process::id(), Relaxed);
     DUE.store(next_due(process::resident_quick().unwrap_or(0)), Relaxed);
     ROOM.forget();
@@ -124,7 +127,7 @@ fn observe() {
 }
 
 /// The last sample, at the end of the program.
-fn finish() {
+pub fn finish() {
     let Some(ready) = reporting() else { return };
     if let Some(mut room) = ROOM.enter_waiting() {
         sample(ready, &mut room, Moment::Exit);

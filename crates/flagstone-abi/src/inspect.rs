@@ -5,14 +5,11 @@
 //! and resident free blocks, `hblks`/`hblkhd` huge blocks, `ordblks` free blocks, `keepcost` what a
 //! trim could give back at once.
 
-use crate::init::{heap, static_heap};
-use crate::line::Line;
 use core::ffi::{c_char, c_int, c_void};
 use core::fmt::Write;
-use flagstone_core::heap::HugeCount;
-use flagstone_core::platform::{Fault, Platform};
-use flagstone_core::stats::bytes_in_use;
-use flagstone_linux::Linux;
+use flagstone_process::account::Account;
+use flagstone_process::line::Line;
+use flagstone_process::{blocks, env, report};
 
 /// Bytes of a block that may be used: the same for all of its life. Zero for null.
 ///
@@ -20,57 +17,14 @@ use flagstone_linux::Linux;
 /// 1. `address` is null or a live block.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc_usable_size(address: *mut c_void) -> usize {
-    if address.is_null() {
-        return 0;
-    }
-    match heap() {
-        // SAFETY: obligation 1.
-        Some(heap) => unsafe { heap.usable_size(address.cast()) },
-        None => Linux::fatal(Fault::InvalidFree, address.cast()),
-    }
+    // SAFETY: obligation 1.
+    unsafe { blocks::usable_size(address.cast()) }
 }
 
 /// Gives free memory back to the system, but `keep` bytes; 1 if there was any, else 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc_trim(keep: usize) -> c_int {
-    c_int::from(static_heap().trim(keep) != 0)
-}
-
-/// Where the heap's bytes are: `held` by the program, of the `blocks` of pages cut into slabs and
-/// runs, and in `huge` blocks.
-#[derive(Clone, Copy, Default)]
-struct Account {
-    committed: usize,
-    blocks: usize,
-    held: usize,
-    free_resident: usize,
-    free_blocks: usize,
-    huge: HugeCount,
-    huge_peak: HugeCount,
-    metadata: usize,
-}
-
-impl Account {
-    /// As it is now; all zero before the first allocation.
-    fn now() -> Self {
-        let Some(ready) = static_heap().ready_if_built() else {
-            return Self::default();
-        };
-        let pages = ready.slabs().pages().snapshot();
-        let bytes = |count: usize| count * pages.page_bytes;
-        let blocks = pages.total.resident_blocks.iter();
-        let (huge, huge_peak) = ready.huge_counts();
-        Self {
-            committed: bytes(pages.total.committed_pages),
-            blocks: bytes(pages.total.in_use_pages),
-            held: (bytes_in_use(ready) as usize).saturating_sub(huge.bytes),
-            free_resident: bytes(pages.total.free_resident_pages),
-            free_blocks: blocks.map(|&count| count as usize).sum(),
-            huge,
-            huge_peak,
-            metadata: pages.own_bytes + pages.memmap_bytes + pages.control_bytes,
-        }
-    }
+    c_int::from(blocks::trim(keep) != 0)
 }
 
 /// glibc's `struct mallinfo2`.
@@ -219,15 +173,12 @@ pub extern "C" fn mallopt(parameter: c_int, _value: c_int) -> c_int {
 /// on, and taking sheaves out of their hands has its price. What the program wrote goes out first:
 /// the look may end it.
 pub extern "C" fn at_exit() {
-    if crate::env::show_stats() {
+    if env::show_stats() {
         malloc_stats();
     }
-    if static_heap().ready_if_built().is_some()
-        && !crate::report::is_on()
-        && flagstone_linux::process::is_alone()
-    {
+    if Account::exists() && !report::is_on() && flagstone_linux::process::is_alone() {
         // SAFETY: the C library does the same next; no other thread holds a stream.
         unsafe { libc::fflush(core::ptr::null_mut()) };
-        static_heap().last_look();
+        blocks::last_look();
     }
 }

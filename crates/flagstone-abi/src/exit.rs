@@ -11,6 +11,7 @@
 
 use core::ffi::{c_int, c_void};
 use core::ptr;
+use flagstone_process::report;
 
 unsafe extern "C" {
     fn __cxa_atexit(
@@ -26,11 +27,11 @@ type AtQuickExit = unsafe extern "C" fn(unsafe extern "C" fn(*mut c_void), *mut 
 type AtQuick = extern "C" fn(extern "C" fn()) -> c_int;
 
 unsafe extern "C" fn at_exit(_argument: *mut c_void) {
-    super::finish();
+    report::finish();
 }
 
 extern "C" fn at_quick() {
-    super::finish();
+    report::finish();
 }
 
 /// Registers the handlers. They cannot be registered twice, and refusal only costs the report.
@@ -59,7 +60,7 @@ fn register_quick() {
 }
 
 fn leave(status: c_int) -> ! {
-    super::finish();
+    report::finish();
     loop {
         // SAFETY: the call does not return.
         unsafe {

@@ -1,12 +1,12 @@
 //! The aligned allocation functions.
 
 use crate::c_abi::{allocate, or_null, out_of_memory};
-use crate::init::heap;
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
 use flagstone_core::heap::MIN_ALIGN;
 use flagstone_core::platform::Platform;
 use flagstone_linux::Linux;
+use flagstone_process::blocks;
 
 /// `size` bytes aligned to `align`, a power of two; null with `ENOMEM` for none.
 pub fn allocate_aligned(align: usize, size: usize) -> *mut c_void {
@@ -14,7 +14,7 @@ pub fn allocate_aligned(align: usize, size: usize) -> *mut c_void {
     if align <= MIN_ALIGN {
         allocate(size)
     } else {
-        or_null(heap().and_then(|heap| heap.alloc_aligned(align, size)))
+        or_null(blocks::alloc_aligned(align, size))
     }
 }
 
@@ -54,7 +54,7 @@ pub unsafe extern "C" fn posix_memalign(out: *mut *mut c_void, align: usize, siz
     if !align.is_power_of_two() || !align.is_multiple_of(size_of::<*mut c_void>()) {
         return libc::EINVAL;
     }
-    match heap().and_then(|heap| heap.alloc_aligned(align, size)) {
+    match blocks::alloc_aligned(align, size) {
         Some(block) => {
             // SAFETY: obligation 1.
             unsafe { out.write(block.as_ptr().cast()) };

@@ -1,0 +1,136 @@
+//! The heap's operations, for all faces: each exists once in the program.
+//!
+//! The fast halves are inlined into a face (`static_heap().alloc_fast`, `free_fast`); what they do
+//! not let pass comes here. None of these is generic, so that a face has no copy of the allocator.
+
+use crate::init::{heap, static_heap};
+use core::ptr::NonNull;
+use flagstone_core::heap::Freed;
+use flagstone_core::platform::{Fault, Platform};
+use flagstone_linux::Linux;
+
+/// What the fast half of an allocation did not serve.
+#[cold]
+pub fn alloc_cold(size: usize) -> Option<NonNull<u8>> {
+    heap().and_then(|heap| heap.alloc_cold(size))
+}
+
+/// A block of at least `size` bytes.
+#[inline(always)]
+pub fn alloc(size: usize) -> Option<NonNull<u8>> {
+    static_heap().alloc_fast(size).or_else(|| alloc_cold(size))
+}
+
+/// A zeroed block of at least `size` bytes.
+#[inline(always)]
+pub fn alloc_zeroed(size: usize) -> Option<NonNull<u8>> {
+    match static_heap().alloc_fast(size) {
+        Some(block) => {
+            // SAFETY: the block has at least that many bytes.
+            unsafe { block.write_bytes(0, size) };
+            Some(block)
+        }
+        None => zeroed_cold(size),
+    }
+}
+
+#[cold]
+fn zeroed_cold(size: usize) -> Option<NonNull<u8>> {
+    heap().and_then(|heap| heap.alloc_zeroed(size))
+}
+
+/// A block of at least `size` bytes at a multiple of `align`, a power of two.
+pub fn alloc_aligned(align: usize, size: usize) -> Option<NonNull<u8>> {
+    heap().and_then(|heap| heap.alloc_aligned(align, size))
+}
+
+/// Frees a block that the fast half left as it was; null is fine.
+///
+/// # Safety
+/// 1. `address` is null or a live block, which nobody uses again.
+#[cold]
+pub unsafe fn free_cold(address: *mut u8) {
+    if address.is_null() {
+        return;
+    }
+    match heap() {
+        // SAFETY: obligation 1.
+        Some(heap) => unsafe { heap.free_cold(address) },
+        None => Linux::fatal(Fault::InvalidFree, address),
+    }
+}
+
+/// Frees a block that bears its mark already, put on by a fast half that found no room.
+///
+/// # Safety
+/// 1. As for [`free_cold`]; the caller put the mark on.
+#[cold]
+pub unsafe fn free_marked(address: *mut u8) {
+    // SAFETY: obligation 1.
+    unsafe { static_heap().free_marked(address) };
+}
+
+/// Gives a block back; null is fine.
+///
+/// # Safety
+/// 1. As for [`free_cold`].
+#[inline(always)]
+pub unsafe fn free(address: *mut u8) {
+    // SAFETY: obligation 1; the fast half says who put the mark on.
+    unsafe {
+        match static_heap().free_fast(address) {
+            Freed::Done => {}
+            Freed::Marked => free_marked(address),
+            Freed::NotAtAll => free_cold(address),
+        }
+    }
+}
+
+/// Gives a block back that was asked for with from `least` to `most` bytes; ends the program if
+/// that cannot be so.
+///
+/// # Safety
+/// 1. As for [`free_cold`].
+pub unsafe fn free_within(address: *mut u8, least: usize, most: usize) {
+    // SAFETY: obligation 1.
+    unsafe { static_heap().free_within(address, least, most) };
+}
+
+/// Resizes a block; `None` leaves it as it was.
+///
+/// # Safety
+/// 1. `address` is a live block's; after success the old address is not used.
+pub unsafe fn realloc(address: NonNull<u8>, size: usize) -> Option<NonNull<u8>> {
+    // SAFETY: obligation 1.
+    heap().and_then(|heap| unsafe { heap.realloc(address, size) })
+}
+
+/// Bytes that may be used of a block; zero for null.
+///
+/// # Safety
+/// 1. `address` is null or a live block.
+pub unsafe fn usable_size(address: *mut u8) -> usize {
+    if address.is_null() {
+        return 0;
+    }
+    match heap() {
+        // SAFETY: obligation 1.
+        Some(heap) => unsafe { heap.usable_size(address) },
+        None => Linux::fatal(Fault::InvalidFree, address),
+    }
+}
+
+/// Gives free memory back to the system, but `keep` bytes; the bytes given back.
+pub fn trim(keep: usize) -> usize {
+    static_heap().trim(keep)
+}
+
+/// After a limit on address space was lowered.
+pub fn fit_address_space() {
+    static_heap().fit_address_space();
+}
+
+/// The last look for double frees of a program that ends; whether there is a heap to look at.
+pub fn last_look() {
+    static_heap().last_look();
+}

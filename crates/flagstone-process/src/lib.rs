@@ -1,0 +1,31 @@
+//! The one heap of a process.
+//!
+//! ```text
+//!   blocks   allocate and free, for all faces     account  where the bytes are
+//!   init     the one static heap, built at the first call that needs it
+//!   env      FLAGSTONE_<OPTION>, FLAGSTONE_CONF → Policy
+//!   fork     handlers around fork                 line     text without allocation
+//!   report   where the memory went, for `flagstone run`
+//!   start    what a program with the heap linked in runs before `main`
+//! ```
+//!
+//! Every face stands on this crate: the C and C++ surface (`flagstone_abi`) and the Rust crate
+//! (`flagstone`). A program that has both has one heap. The first call may come from the dynamic
+//! loader, before any constructor ran and from any thread; it builds the heap.
+#![no_std]
+
+pub mod account;
+pub mod blocks;
+pub mod env;
+pub mod fork;
+mod init;
+pub mod line;
+pub mod report;
+pub mod start;
+
+pub use init::{CS_OFFSET, STORE, Store, heap, static_heap};
+
+// Whatever features the `libc` crate was built with for other members of the workspace: this
+// heap needs the C library and says so itself.
+#[link(name = "c")]
+unsafe extern "C" {}
