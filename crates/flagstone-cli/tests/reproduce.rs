@@ -40,13 +40,18 @@ fn an_unknown_document_and_an_unwritable_file_are_one_line_each_before_any_work(
     assert!(line.contains("is a directory"), "{line}");
 }
 
+/// How a quick run came out when figures last changed on purpose (`data/README.md` says how to renew it).
+const BASELINE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/data/baseline-quick.json");
+
 #[test]
-fn one_document_gives_every_cell_in_json_html_and_markdown_and_the_next_call_is_from_the_cache() {
+fn no_row_is_worse_than_kept_and_every_cell_is_in_json_html_and_markdown_and_then_in_the_cache() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let words = [
-        "S4",
+        "all",
         "--quick",
+        "--check",
+        BASELINE,
         "--json",
         &file("r.json"),
         "--html",
@@ -65,13 +70,15 @@ fn one_document_gives_every_cell_in_json_html_and_markdown_and_the_next_call_is_
     };
     let (text, json) = run();
     assert!(
-        text.contains("signs right ") && text.contains(", settings tried "),
+        text.contains("Skill over doing nothing") && text.contains("settings were tried"),
         "{text}"
     );
     let document: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(document["schema"], "flagstone.reproduce/1");
     let rows = document["rows"].as_array().unwrap();
-    assert_eq!(rows.len(), 60);
+    assert_eq!(rows.len(), 497);
+    assert!(rows.iter().any(|row| row["nothing"].is_number() && row["counts"] == true));
+    assert!(document["summary"]["independent"]["skill"].is_number());
     for row in rows {
         for field in ["seed", "table", "row", "column", "method", "unit"] {
             assert!(row[field].is_string(), "{field} in {row}");
@@ -128,6 +135,23 @@ fn an_interrupted_call_says_so_in_one_line_and_what_was_finished_is_kept() {
         let text = std::fs::read(entry.path()).unwrap();
         serde_json::from_slice::<serde_json::Value>(&text).unwrap();
     }
+}
+
+#[test]
+fn a_row_that_got_worse_is_named_and_the_exit_status_is_1() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("kept.json");
+    let kept = serde_json::json!({
+        "schema": "flagstone.reproduce/1", "quick": true, "first_seed": 1, "targets": [],
+        "rows": [{"seed": "S2", "table": "wastage", "row": "160 CPUs 4K after boot", "column": "base",
+                  "error": 1.0, "inside": true, "claimed_sign_right": null}],
+    });
+    std::fs::write(&file, kept.to_string()).unwrap();
+    let words = ["S2", "--quick", "--check", file.to_str().unwrap()];
+    let output = reproduce(&words).env("XDG_CACHE_HOME", folder.path()).assert().code(1);
+    let lines = String::from_utf8(output.get_output().stderr.clone()).unwrap();
+    assert!(lines.contains("worse: S2 wastage 160 CPUs 4K after boot base: inside, now outside"), "{lines}");
+    assert!(lines.contains("1 rows got worse"), "{lines}");
 }
 
 fn is_answer(entry: &std::fs::DirEntry) -> bool {

@@ -43,6 +43,29 @@ impl Look {
     }
 }
 
+/// Seeds of every row of a table, and how many more at a time.
+pub(super) const FIRST_SEEDS: u64 = 3;
+
+/// Seeds at most.
+pub(super) const MOST_SEEDS: u64 = 9;
+
+/// The standard error of throughput that is small enough, in percent of it.
+const PRECISE_PERCENT: f64 = 1.0;
+
+/// The standard error of the share of waiting that is small enough, in points.
+const PRECISE_POINTS: f64 = 0.5;
+
+/// Whether a row has enough seeds. The one rule for every table, set before results (ADR 0033): a row
+/// begins with [`FIRST_SEEDS`] and goes on by as many while either error is larger, up to [`MOST_SEEDS`].
+/// It looks at the spread only, never at what was published.
+pub(super) fn precise(runs: &[&Figures]) -> bool {
+    let of = |figure: fn(&Figures) -> f64| {
+        Stat::of(&runs.iter().map(|run| figure(run)).collect::<Vec<_>>())
+    };
+    let (ops, waits) = (of(|f| f.ops), of(|f| f.lock_share));
+    ops.error() * 100.0 <= PRECISE_PERCENT * ops.mean.abs() && waits.error() <= PRECISE_POINTS
+}
+
 /// How much to run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Effort {
@@ -53,6 +76,11 @@ pub(super) enum Effort {
 }
 
 impl Effort {
+    /// Seeds that a row of a table begins with; full runs go on by [`precise`].
+    pub(super) fn seeds(self) -> u64 {
+        self.pick(1, FIRST_SEEDS)
+    }
+
     /// One of two, by effort.
     pub(super) fn pick<T>(self, quick: T, full: T) -> T {
         match self {
@@ -114,12 +142,17 @@ impl Ask {
         }
     }
 
-    /// The same with seeds 1 to `count`.
-    pub(super) fn seeds(&self, count: u64) -> impl Iterator<Item = Self> + '_ {
-        (1..=count).map(|seed| Self {
+    /// The same with another seed.
+    pub(super) fn with_seed(&self, seed: u64) -> Self {
+        Self {
             seed,
             ..self.clone()
-        })
+        }
+    }
+
+    /// The same with seeds 1 to `count`.
+    pub(super) fn seeds(&self, count: u64) -> impl Iterator<Item = Self> + '_ {
+        (1..=count).map(|seed| self.with_seed(seed))
     }
 
     /// The same with seeds counted from `first` instead of 1.
@@ -260,6 +293,8 @@ pub(super) struct Stat {
     pub(super) min: f64,
     /// Most.
     pub(super) max: f64,
+    /// Of so many seeds.
+    pub(super) count: usize,
 }
 
 impl Stat {
@@ -273,6 +308,31 @@ impl Stat {
             sd: (values.len() > 1).then(|| (squares / (count - 1.0)).sqrt()),
             min: values.iter().copied().fold(f64::INFINITY, f64::min),
             max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+            count: values.len(),
+        }
+    }
+
+    /// A figure that does not vary.
+    pub(super) fn exact(value: f64) -> Self {
+        Self::of(&[value])
+    }
+
+    /// Standard error of the mean; zero for one seed, which does not tell.
+    pub(super) fn error(&self) -> f64 {
+        self.sd.unwrap_or(0.0) / (self.count as f64).sqrt()
+    }
+
+    /// The standard deviation as a figure with an error of its own, of values taken for normal.
+    pub(super) fn deviation(&self) -> Self {
+        let sd = self.sd.unwrap_or(0.0);
+        Self {
+            mean: sd,
+            sd: Some(
+                sd / (2.0 * (self.count.max(2) - 1) as f64).sqrt() * (self.count as f64).sqrt(),
+            ),
+            min: sd,
+            max: sd,
+            count: self.count,
         }
     }
 
@@ -283,6 +343,7 @@ impl Stat {
             sd: self.sd.map(|sd| sd * factor.abs()),
             min: self.min * factor,
             max: self.max * factor,
+            count: self.count,
         }
     }
 
@@ -306,18 +367,22 @@ impl Runs {
         }
     }
 
-    /// A figure of the runs with seeds 1 to `seeds`.
-    pub(super) fn stat(
-        &self,
-        ask: &Ask,
-        seeds: u64,
-        figure: impl Fn(&Figures) -> f64,
-    ) -> Result<Stat, String> {
-        let values: Result<Vec<f64>, String> = ask
-            .seeds(seeds)
-            .map(|ask| self.get(&ask).map(&figure))
-            .collect();
-        Ok(Stat::of(&values?))
+    /// The runs of an ask with seed 1 and those after it.
+    pub(super) fn seeds(&self, ask: &Ask) -> Result<Vec<&Figures>, String> {
+        let made = ask
+            .seeds(u64::MAX)
+            .take_while(|ask| self.0.contains_key(ask));
+        let found: Result<Vec<_>, _> = made.map(|ask| self.get(&ask)).collect();
+        match found {
+            Ok(none) if none.is_empty() => Err(self.get(ask).expect_err("it was not run")),
+            found => found,
+        }
+    }
+
+    /// A figure over all seeds that were run.
+    pub(super) fn stat(&self, ask: &Ask, figure: impl Fn(&Figures) -> f64) -> Result<Stat, String> {
+        let runs = self.seeds(ask)?;
+        Ok(Stat::of(&runs.into_iter().map(figure).collect::<Vec<_>>()))
     }
 
     /// What to know about the runs behind a cell: those that did not settle in what it shows, as
@@ -325,14 +390,15 @@ impl Runs {
     pub(super) fn note(
         &self,
         asks: &[&Ask],
-        seeds: u64,
         what: &str,
         settled: impl Fn(Settled) -> bool,
     ) -> Option<String> {
-        let runs = asks.iter().flat_map(|ask| ask.seeds(seeds));
+        let runs = asks.iter().flat_map(|ask| {
+            let runs = self.seeds(ask).unwrap_or_default().into_iter();
+            runs.map(move |figures| (ask, figures))
+        });
         let unsteady: Vec<String> = runs
-            .filter_map(|ask| {
-                let figures = self.get(&ask).ok()?;
+            .filter_map(|(ask, figures)| {
                 (!settled(figures.settled)).then(|| {
                     let (ops, bytes) = (figures.ops_drift, figures.bytes_drift);
                     format!(
@@ -388,12 +454,37 @@ mod tests {
             ..Settled::ALL
         };
         let runs = Runs(HashMap::from([(ask.clone(), Ok(figures))]));
-        let note = |what: &str, settled: fn(Settled) -> bool| runs.note(&[&ask], 1, what, settled);
+        let note = |what: &str, settled: fn(Settled) -> bool| runs.note(&[&ask], what, settled);
         assert_eq!(note("throughput", |s| s.ops), None);
         let line = note("memory", |s| s.bytes).unwrap();
         assert!(
             line.starts_with("flagstone: memory did not settle"),
             "{line}"
+        );
+    }
+
+    #[test]
+    fn a_row_goes_on_while_its_spread_is_large_whatever_it_came_to() {
+        let ask = Ask::new("random-mix", "this-machine", 1, Look::ms(4, 4));
+        let one = ask.under("flagstone").run().unwrap();
+        let with = |ops: [f64; 3], waits: [f64; 3]| {
+            let runs: Vec<Figures> = (0..3)
+                .map(|n| Figures {
+                    ops: ops[n],
+                    lock_share: waits[n],
+                    ..one.clone()
+                })
+                .collect();
+            precise(&runs.iter().collect::<Vec<_>>())
+        };
+        assert!(with([100.0, 101.0, 102.0], [40.0, 40.5, 41.0]));
+        assert!(
+            !with([100.0, 102.0, 104.0], [40.0; 3]),
+            "1.2 % of throughput"
+        );
+        assert!(
+            !with([100.0; 3], [40.0, 41.0, 42.0]),
+            "0.6 points of waiting"
         );
     }
 

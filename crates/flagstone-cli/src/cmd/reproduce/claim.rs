@@ -23,7 +23,7 @@ use super::ask::Stat;
 use super::sheet::{Cell, Sheet, Versus};
 
 /// Standard errors that a difference must reach to be a claim.
-const LEAST: f64 = 2.0;
+pub(super) const LEAST: f64 = 2.0;
 
 /// Runs of each allocator in S4.
 const RUNS: f64 = 50.0;

@@ -3,8 +3,10 @@
 use super::claim;
 use super::measured::Measured;
 use super::runner::Cost;
-use super::sheet::{Cell, Extra, Method, Setting, Sheet, Summary, Target};
+use super::score::{self, Score};
+use super::sheet::{Cell, Extra, Goal, Method, Setting, Sheet, Summary, Target};
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// One published cell. The first eight fields are the contract.
 #[derive(Serialize)]
@@ -22,11 +24,21 @@ struct Row<'a> {
     error: Option<f64>,
     error_unit: &'a str,
     accuracy: Option<String>,
+    /// The day the accuracy was set.
+    accuracy_set: Option<&'static str>,
+    /// Whether it was set before the first result.
+    accuracy_blind: Option<bool>,
     inside: Option<bool>,
+    /// What doing nothing says, and whether that is inside.
+    nothing: Option<f64>,
+    nothing_inside: Option<bool>,
+    /// Whether it counts in the scores.
+    counts: bool,
+    /// What other figure it repeats.
+    same_as: Option<&'static str>,
     sign_right: Option<bool>,
     claimed_sign_right: Option<bool>,
     no_claim: Option<String>,
-    other_states: &'a [f64],
     fitted: bool,
     reason: Option<&'a str>,
     profile: Option<&'a str>,
@@ -40,6 +52,8 @@ struct Document<'a> {
     /// The first of the simulated runs; not to be taken for a row's `seed`, which is a document.
     first_seed: u64,
     summary: Summary,
+    scores: BTreeMap<&'static str, Score>,
+    goals: Vec<Goal>,
     rows: Vec<Row<'a>>,
     extras: &'a [Extra],
     targets: &'a [Target],
@@ -51,6 +65,7 @@ struct Document<'a> {
 
 fn row<'a>(sheet: &Sheet, cell: &'a Cell) -> Row<'a> {
     let known = &cell.published;
+    let nothing = score::nothing(sheet, known);
     Row {
         seed: &known.seed,
         table: &known.table,
@@ -65,10 +80,15 @@ fn row<'a>(sheet: &Sheet, cell: &'a Cell) -> Row<'a> {
         error: cell.error(),
         error_unit: cell.error_unit(),
         accuracy: cell.accuracy.map(|accuracy| accuracy.words()),
+        accuracy_set: cell.accuracy.map(|accuracy| accuracy.on),
+        accuracy_blind: cell.accuracy.map(|accuracy| accuracy.blind),
         inside: cell.inside(),
+        nothing,
+        nothing_inside: nothing.and_then(|nothing| cell.judge(nothing)),
+        counts: score::counted(sheet, cell).is_some(),
+        same_as: score::same_as(known),
         sign_right: sheet.sign(cell),
         claimed_sign_right: sheet.claimed_sign(cell),
-        other_states: &cell.states,
         no_claim: sheet.sign(cell).and_then(|_| claim::none(sheet, cell)),
         fitted: cell.fitted,
         reason: cell.reason.as_deref(),
@@ -83,6 +103,8 @@ pub(super) fn json(sheet: &Sheet, quick: bool, cost: Cost) -> String {
         quick,
         first_seed: sheet.first_seed,
         summary: sheet.summary(),
+        scores: score::by_document(sheet).into_iter().collect(),
+        goals: sheet.goals(),
         rows: sheet.cells.iter().map(|cell| row(sheet, cell)).collect(),
         extras: &sheet.extras,
         targets: &sheet.targets,

@@ -10,6 +10,7 @@
 //! number of values tried. A cell that is far off stays, with its error.
 
 mod ask;
+mod check;
 mod claim;
 mod document;
 mod html;
@@ -24,6 +25,7 @@ mod s1;
 mod s2;
 mod s3;
 mod s4;
+mod score;
 mod sheet;
 mod view;
 
@@ -54,8 +56,10 @@ const LAST_SEED: u64 = u64::MAX - (1 << 32);
   flagstone reproduce S2 S3 --json -      two of them as one JSON document
   flagstone reproduce all --html report.html --docs docs/results.md
   flagstone reproduce S3 --seed 101       the same with other seeds
+  flagstone reproduce --quick --check before.json    is any row worse than it was?
 
-Exit codes: 0 done, whatever the figures say; 2 a wrong call or a file that cannot be written;
+Exit codes: 0 done, whatever the figures say; 1 with --check, a row got worse; 2 a wrong call or a
+file that cannot be read or written;
 130 interrupted (Ctrl-C): finished runs are in the cache and the next call goes on from there.")]
 pub struct Args {
     /// Documents: S0 to S4, or all [default: all]
@@ -76,6 +80,9 @@ pub struct Args {
     /// Fewer seeds and shorter windows: about 45 s of processor time, figures not steady
     #[arg(long)]
     quick: bool,
+    /// Compare with a document that --json wrote: exit 1 if a row got worse
+    #[arg(long, value_name = "BASELINE.json")]
+    check: Option<PathBuf>,
     /// Simulate everything again instead of taking answers from the cache
     #[arg(long)]
     no_cache: bool,
@@ -92,6 +99,13 @@ pub fn run(args: &Args) -> Outcome {
     }
     let others = [args.html.as_deref(), args.docs.as_deref()];
     outfile::all_writable("reproduce", args.json.as_deref(), &others)?;
+    let kept = args
+        .check
+        .as_deref()
+        .map(|file| check::Kept::read(file, args.quick, args.seed));
+    let kept = kept
+        .transpose()
+        .map_err(|line| Failure::Usage(format!("reproduce: {line}")))?;
     let effort = if args.quick {
         Effort::Quick
     } else {
@@ -104,7 +118,7 @@ pub fn run(args: &Args) -> Outcome {
     });
     let asks = seeds.iter().flat_map(|seed| asks(seed, effort)).collect();
     let cache = (!args.no_cache).then(runner::cache_folder).flatten();
-    let (runs, cost) = runner::run(asks, args.seed, cache.as_deref());
+    let (runs, cost) = runner::run_until_precise(asks, args.seed, cache.as_deref());
     let mut sheet = Sheet::new(&seeds);
     sheet.first_seed = args.seed;
     for seed in &seeds {
@@ -140,7 +154,26 @@ pub fn run(args: &Args) -> Outcome {
         view::print(&sheet);
         println!("{} runs simulated, {} from the cache", cost.made, cost.kept);
     }
-    Ok(ExitCode::SUCCESS)
+    kept.map_or(Ok(ExitCode::SUCCESS), |kept| verdict(&kept.compare(&sheet)))
+}
+
+/// Tells on stderr how a run compares with a kept one; a finding if a row got worse.
+fn verdict(compared: &check::Compared) -> Outcome {
+    for line in &compared.worse {
+        eprintln!("worse: {line}");
+    }
+    if compared.better > 0 {
+        eprintln!(
+            "better: {} rows; keep this run's document as the new baseline",
+            compared.better
+        );
+    }
+    match compared.worse.len() {
+        0 => Ok(ExitCode::SUCCESS),
+        count => Err(Failure::Finding(format!(
+            "reproduce: {count} rows got worse"
+        ))),
+    }
 }
 
 /// The documents asked for, in order.
@@ -178,7 +211,7 @@ fn fill(seed: &str, sheet: &mut Sheet, runs: &Runs, effort: Effort) {
             s0::fill(sheet, runs, effort);
             pareto::fill(sheet, runs, effort);
         }
-        "S1" => s1::fill(sheet, runs, effort),
+        "S1" => s1::fill(sheet, runs),
         "S2" => s2::fill(sheet, runs, effort),
         "S3" => s3::fill(sheet, runs, effort),
         _ => s4::fill(sheet, runs, effort),
@@ -217,14 +250,14 @@ mod tests {
     #[test]
     fn computed_cells_come_out_as_published_where_the_rule_alone_decides() {
         let sheet = computed();
-        for table in ["example mm_struct", "struct per_cpu_pages"] {
-            let cells: Vec<_> = sheet
-                .cells
-                .iter()
-                .filter(|c| c.published.table == table)
-                .collect();
-            assert!(!cells.is_empty() && cells.iter().all(|cell| cell.inside() == Some(true)));
-        }
+        let of = |table: &'static str| {
+            let cells = sheet.cells.iter();
+            cells.filter(move |cell| cell.published.table == table)
+        };
+        let example = || of("example mm_struct");
+        assert!(example().count() == 4 && example().all(|cell| cell.inside() == Some(true)));
+        let own_struct = || of("struct per_cpu_pages");
+        assert!(own_struct().count() == 2 && own_struct().all(|cell| cell.inside().is_none()));
     }
 
     #[test]

@@ -100,8 +100,7 @@ const S1: &[(When, &str)] = &[
     (
         Outside(["1 alloc N free SLUB", "8 B", "cpu 1"]),
         "At 8 B the simulation and the mail are, it seems, in different ones of two states: the phase \
-         diagram of the HTML report shows both, and a sign there is right if one of them has it, each \
-         compared with SLAB at the same pause. The mail's seven freeing CPUs lie on both sides of SLAB's \
+         diagram of the HTML report shows both; the row is judged by the state that the run fell into. The mail's seven freeing CPUs lie on both sides of SLAB's \
          themselves.",
     ),
     (
@@ -299,7 +298,7 @@ mod tests {
         let mut sheet = Sheet::new(&["S0"]);
         let fill = Fill {
             got: Some(Ok((gain, None))),
-            accuracy: Some(Accuracy::Points(15.0)),
+            accuracy: Some(Accuracy::Points(15.0).seen("2026-11-20")),
             ..Fill::default()
         };
         let at = ["will-it-scale/mmap1", "100%", "gain"];
@@ -347,6 +346,7 @@ mod tests {
                 wanted: "kbuild: zone-lock share at most patch 9's".into(),
                 found: String::new(),
                 reached: Some(reached),
+                margin: None,
             });
             of("S3", &sheet).contains("zone-lock share")
         };

@@ -5,7 +5,9 @@ use super::measured;
 use super::published::Published;
 use super::reasons;
 use super::sheet::{Cell, Sheet};
-use super::view::{error, figure, maybe, measured_words, remarks, verdict};
+use super::view::{
+    SCORE_HEADS, error, figure, maybe, measured_words, remarks, score_rows, verdict,
+};
 use crate::source::machine::processor;
 use core::fmt::Write;
 use std::path::Path;
@@ -52,21 +54,22 @@ pub(super) fn markdown(sheet: &Sheet, quick: bool, beside: &Path) -> String {
         env!("SIMULATED_CODE_DIGEST"),
         processor()
     );
-    let _ = writeln!(text, "**{}.**\n", sheet.summary().line());
+    let _ = writeln!(text, "{}.\n", sheet.headline());
+    scores(&mut text, sheet);
     text.push_str(
-        "Accuracies: S0 gains, S0 lock share, S1, the AF_UNIX scores and kbuild's time were stated \
-         beforehand; those of S2, S4 and the other columns were chosen with first results in view, so \
-         \"inside\" means less there. An explanation stands here while its row is outside; all are written \
-         by hand and only guesses where they say probably.\n\n",
-    );
-    text.push_str(
-        "A cell reads `published · got · flagstone`, then + inside the accuracy of its row, − \
-         outside, = fitted or so by definition, ? without a figure. Each cell's accuracy and everything \
-         else are in the JSON document (`--json`). Signs: a patched figure must lie on the published \
-         side of what the *base got*. A published difference of less than two standard errors, where the \
-         document itself lets one tell (S4's 50 runs, S1's seven CPUs that do the same, S0's ± figures), \
-         says nothing of a side: it is no claim, by the published figures alone, and is counted apart; \
-         the second count is of all.\n",
+        "\nA cell reads `published · got · flagstone`, then + inside the stated tolerance, − outside, = fitted \
+         or so by definition, ? without a figure. Tolerances carry the day they were set and whether results \
+         had been seen by then; one in points is never wider than half the figure. Explanations are written \
+         by hand and are guesses where they say probably. The JSON document (`--json`) has everything.\n\n\
+         **Doing nothing** predicts the base's published figure for every patched one, zero for a gain, SLUB's \
+         mean in S4, SLAB's figure for SLUB's in S1 and a straight line through one base row for S2's \
+         hackbench; it is judged by the same tolerances. Skill is (inside − inside by doing nothing) / (all − \
+         inside by doing nothing). A figure counts if nothing was fitted to it, if doing nothing has an \
+         answer, and if no other cell is the same figure in another form.\n\n\
+         **Directions**: a patched figure must lie on the published side of what the *base got*. Where a \
+         document shows its own spread (S4's 50 runs, S1's seven CPUs, S0's ± figures), a difference of less \
+         than two standard errors claims nothing and is not counted. The same rule judges the flagstone \
+         policy's targets over seeds: less than two standard errors is \"not told\".\n",
     );
     for (seed, source) in DOCUMENTS {
         let cells: Vec<&Cell> = sheet
@@ -139,7 +142,7 @@ fn tables(text: &mut String, cells: &[&Cell]) {
             text.push('\n');
         }
         if let Some(words) = accuracies(&of) {
-            let _ = writeln!(text, "\nStated accuracy: {words}.");
+            let _ = writeln!(text, "\nStated tolerance: {words}.");
         }
     }
 }
@@ -242,9 +245,8 @@ fn targets(text: &mut String, sheet: &Sheet) {
     text.push_str("\n## What the flagstone policy should reach\n\n| reached | document | wanted | found |\n|---|---|---|---|\n");
     for target in &sheet.targets {
         let reached = match target.reached {
-            Some(true) => "yes",
             Some(false) => "**no**",
-            None => "not judged",
+            _ => target.verdict(),
         };
         let _ = writeln!(
             text,
@@ -253,6 +255,27 @@ fn targets(text: &mut String, sheet: &Sheet) {
         );
     }
     text.push_str("\nAll of it simulated or computed.\n");
+}
+
+/// Scores beside those of doing nothing, and the goals.
+fn scores(text: &mut String, sheet: &Sheet) {
+    let _ = writeln!(
+        text,
+        "| {} |\n|---|--:|--:|--:|--:|",
+        SCORE_HEADS.join(" | ")
+    );
+    for row in score_rows(sheet) {
+        let _ = writeln!(text, "| {} |", row.join(" | "));
+    }
+    text.push_str("\n| goal (set 2026-11-22) | found | |\n|---|--:|---|\n");
+    for goal in sheet.goals() {
+        let reached = match goal.reached {
+            Some(true) => "reached",
+            Some(false) => "**missed**",
+            None => "not told",
+        };
+        let _ = writeln!(text, "| {} | {} | {reached} |", goal.wanted, goal.found);
+    }
 }
 
 /// The default policy on real threads of the host.
@@ -327,7 +350,7 @@ mod tests {
         let mut set = |pick: fn(&Published) -> bool| {
             for cell in &mut sheet.cells {
                 let points = if pick(&cell.published) { 2.0 } else { 8.0 };
-                cell.accuracy = Some(Accuracy::Points(points));
+                cell.accuracy = Some(Accuracy::Points(points).seen("2026-11-20"));
             }
             said(&sheet)
         };

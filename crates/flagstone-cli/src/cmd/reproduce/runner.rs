@@ -9,15 +9,25 @@
 //! policy's knobs, and the ask; a file whose key is not the very text is ignored. Failures are
 //! not kept. No cache directory, no cache: nothing fails for it.
 
-use super::ask::{Ask, Figures, Runs};
+use super::ask::{self, Ask, Figures, Runs};
 use crate::outfile;
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
+
+impl Cost {
+    fn and(self, other: Self) -> Self {
+        Self {
+            made: self.made + other.made,
+            kept: self.kept + other.kept,
+            operations: self.operations + other.operations,
+        }
+    }
+}
 
 /// A kept answer.
 #[derive(Serialize, Deserialize)]
@@ -38,6 +48,33 @@ pub(super) struct Cost {
     pub(super) kept: usize,
     /// Allocator operations simulated now.
     pub(super) operations: u64,
+}
+
+/// Runs all asks, and more seeds of those rows that are not [`ask::precise`] yet. A row is what is asked
+/// for with [`ask::FIRST_SEEDS`]; asks with one seed, or with a number of their own, stay as they are.
+pub(super) fn run_until_precise(asks: Vec<Ask>, first: u64, cache: Option<&Path>) -> (Runs, Cost) {
+    let rows = |asks: &[Ask]| {
+        let mut seeds: HashMap<Ask, u64> = HashMap::new();
+        for ask in asks {
+            let most = seeds.entry(ask.with_seed(1)).or_default();
+            *most = ask.seed.max(*most);
+        }
+        seeds.retain(|_, most| *most == ask::FIRST_SEEDS);
+        seeds.into_keys().collect::<Vec<Ask>>()
+    };
+    let mut rows = rows(&asks);
+    let (mut runs, mut cost) = run(asks, first, cache);
+    for made in (ask::FIRST_SEEDS..ask::MOST_SEEDS).step_by(ask::FIRST_SEEDS as usize) {
+        rows.retain(|row| runs.seeds(row).is_ok_and(|seeds| !ask::precise(&seeds)));
+        let next = (made + 1)..=(made + ask::FIRST_SEEDS);
+        let more = rows
+            .iter()
+            .flat_map(|row| next.clone().map(|seed| row.with_seed(seed)));
+        let (found, paid) = run(more.collect(), first, cache);
+        runs.0.extend(found.0);
+        cost = cost.and(paid);
+    }
+    (runs, cost)
 }
 
 /// Runs all asks on as many threads as the host has cores (`RAYON_NUM_THREADS` bounds them). Families

@@ -9,9 +9,11 @@
 //! counts in neither sum. A cell without a figure carries its reason. Signs are counted twice: all
 //! of them, and those that are claims (see `claim`).
 
+use super::ask::Stat;
 use super::claim;
 use super::measured;
 use super::published::{self, Published};
+use super::score::{self, Score};
 use serde::Serialize;
 
 /// How a figure came about.
@@ -32,7 +34,8 @@ const SIGN_LEAST: f64 = 0.05;
 pub(super) enum Accuracy {
     /// The very number.
     Exact,
-    /// Within so many units of the published figure (percentage points, mostly).
+    /// Within so many units of the published figure (percentage points, mostly), and never more than half
+    /// of it: what zero would meet judges nothing.
     Points(f64),
     /// Within so many percent of it.
     Percent(f64),
@@ -45,11 +48,29 @@ impl Accuracy {
     pub(super) fn holds(self, published: f64, got: f64) -> bool {
         match self {
             Self::Exact => got == published,
-            Self::Points(points) => (got - published).abs() <= points,
+            Self::Points(points) => (got - published).abs() <= points.min(published.abs() / 2.0),
             Self::Percent(percent) => (got - published).abs() <= published.abs() * percent / 100.0,
             Self::Factor(factor) => {
                 got > 0.0 && got <= published * factor && got * factor >= published
             }
+        }
+    }
+
+    /// Set on this day, before the first result of its row was seen.
+    pub(super) const fn blind(self, on: &'static str) -> Stated {
+        Stated {
+            accuracy: self,
+            on,
+            blind: true,
+        }
+    }
+
+    /// Set on this day, with results in view.
+    pub(super) const fn seen(self, on: &'static str) -> Stated {
+        Stated {
+            accuracy: self,
+            on,
+            blind: false,
         }
     }
 
@@ -61,6 +82,24 @@ impl Accuracy {
             Self::Percent(percent) => format!("±{percent} %"),
             Self::Factor(factor) => format!("a factor of {factor}"),
         }
+    }
+}
+
+/// An accuracy, the day on which it was set, and whether results had been seen then.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Stated {
+    /// What is promised.
+    pub(super) accuracy: Accuracy,
+    /// Since when, as 2026-11-20.
+    pub(super) on: &'static str,
+    /// Whether it was set before the first result.
+    pub(super) blind: bool,
+}
+
+impl Stated {
+    /// In words, without the day.
+    pub(super) fn words(self) -> String {
+        self.accuracy.words()
     }
 }
 
@@ -93,12 +132,9 @@ pub(super) struct Cell {
     /// A parameter was fitted to this cell, or it is so by definition.
     pub(super) fitted: bool,
     /// What its row promises.
-    pub(super) accuracy: Option<Accuracy>,
+    pub(super) accuracy: Option<Stated>,
     /// What its direction is judged against.
     pub(super) versus: Option<Versus>,
-    /// What it is in other states of the same row, where there are several and a single run says
-    /// only which of them it fell into.
-    pub(super) states: Vec<f64>,
 }
 
 impl Cell {
@@ -125,8 +161,13 @@ impl Cell {
         if self.fitted {
             return None;
         }
-        let accuracy = self.accuracy?;
-        Some(accuracy.holds(self.published.value, self.got?))
+        self.judge(self.got?)
+    }
+
+    /// Whether another figure in this place would be within it.
+    pub(super) fn judge(&self, figure: f64) -> Option<bool> {
+        let stated = self.accuracy?;
+        Some(stated.accuracy.holds(self.published.value, figure))
     }
 }
 
@@ -140,15 +181,13 @@ pub(super) struct Fill {
     /// Fitted or by definition.
     pub(super) fitted: bool,
     /// Promised accuracy.
-    pub(super) accuracy: Option<Accuracy>,
+    pub(super) accuracy: Option<Stated>,
     /// Direction.
     pub(super) versus: Option<Versus>,
     /// Machine or population.
     pub(super) profile: Option<String>,
     /// A remark.
     pub(super) note: Option<String>,
-    /// What it is in other states of the row.
-    pub(super) states: Vec<f64>,
 }
 
 /// A figure beside the published ones: a remedy, a phase, memory, a count.
@@ -179,8 +218,53 @@ pub(super) struct Target {
     pub(super) wanted: String,
     /// What was found.
     pub(super) found: String,
-    /// Reached; `None` if it could not be judged.
+    /// Reached; `None` if the runs do not tell, or there are none.
     pub(super) reached: Option<bool>,
+    /// How far on the wanted side, in standard errors of the difference; none where nothing varies.
+    pub(super) margin: Option<f64>,
+}
+
+impl Target {
+    /// A target that is reached if the first of each pair is at most the second, by the rule of published
+    /// claims ([`claim::LEAST`] standard errors); missed if one is above by as many, else not told.
+    pub(super) fn at_most(
+        seed: &'static str,
+        wanted: String,
+        found: String,
+        pairs: &[(Stat, Stat)],
+    ) -> Self {
+        let margin = |(less, more): &(Stat, Stat)| {
+            let apart = more.mean - less.mean;
+            let error = less.error().hypot(more.error());
+            if error == 0.0 {
+                if apart >= 0.0 {
+                    f64::INFINITY
+                } else {
+                    f64::NEG_INFINITY
+                }
+            } else {
+                apart / error
+            }
+        };
+        let least = pairs.iter().map(margin).fold(f64::INFINITY, f64::min);
+        let told = least.abs() >= claim::LEAST;
+        Self {
+            seed,
+            wanted,
+            found,
+            reached: told.then_some(least > 0.0),
+            margin: least.is_finite().then_some(least),
+        }
+    }
+
+    /// How it came out, in a word or two.
+    pub(super) fn verdict(&self) -> &'static str {
+        match self.reached {
+            Some(true) => "yes",
+            Some(false) => "no",
+            None => "not told",
+        }
+    }
 }
 
 /// A value that decides figures and is the same for base, patched and own rows.
@@ -243,7 +327,6 @@ impl Sheet {
                     fitted: false,
                     accuracy: None,
                     versus: None,
-                    states: Vec::new(),
                 })
                 .collect(),
             extras: Vec::new(),
@@ -295,7 +378,6 @@ impl Sheet {
         cell.fitted = fill.fitted || by_machine;
         cell.accuracy = fill.accuracy;
         cell.versus = fill.versus;
-        cell.states = fill.states;
         cell.profile = fill.profile;
     }
 
@@ -308,14 +390,10 @@ impl Sheet {
         self.moves_as_published(cell, cell.got.filter(|_| !cell.fitted)?)
     }
 
-    /// Likewise, but `None` where the documents make no claim of a direction, and right where one of
-    /// the row's states has it: a row of two states is reproduced by a picture of both.
+    /// Likewise, but `None` where the documents make no claim of a direction.
     pub(super) fn claimed_sign(&self, cell: &Cell) -> Option<bool> {
         let right = self.sign(cell)?;
-        let shown = |got: &f64| self.moves_as_published(cell, *got) == Some(true);
-        claim::none(self, cell)
-            .is_none()
-            .then(|| right || cell.states.iter().any(shown))
+        claim::none(self, cell).is_none().then_some(right)
     }
 
     fn moves_as_published(&self, cell: &Cell, got: f64) -> Option<bool> {
@@ -366,18 +444,109 @@ impl Sheet {
             }
         }
         sum.settings_tried = self.settings.iter().map(|setting| setting.tried).sum();
+        sum.score = Score::of(self, None);
         sum.targets = self.targets.len();
         sum.targets_reached = self
             .targets
             .iter()
             .filter(|target| target.reached == Some(true))
             .count();
+        sum.targets_not_told = (self.targets.iter())
+            .filter(|target| target.reached.is_none())
+            .count();
         sum
+    }
+
+    /// The result in plain sentences.
+    pub(super) fn headline(&self) -> String {
+        let sum = self.summary();
+        let documents: Vec<String> = score::by_document(self)
+            .into_iter()
+            .map(|(name, score)| format!("{name} {}", score.skill_words()))
+            .collect();
+        format!(
+            "{} published figures are independent of each other and of everything fitted. The simulation has \
+             {} of them within the stated tolerance; predicting that nothing changes has {}. Skill over doing \
+             nothing is {} of 1 ({}). Of {} claimed directions {} are right. {} settings were tried. The \
+             flagstone policy reaches {} of its {} targets, and of {} the runs do not tell",
+            sum.score.cells,
+            sum.score.inside,
+            sum.score.nothing_inside,
+            sum.score.skill_words(),
+            documents.join(", "),
+            sum.claims,
+            sum.claims_right,
+            sum.settings_tried,
+            sum.targets_reached,
+            sum.targets,
+            sum.targets_not_told
+        )
+    }
+
+    /// What the simulation should be as good as, set on 2026-11-22, and how good it is.
+    pub(super) fn goals(&self) -> Vec<Goal> {
+        let sum = self.summary();
+        let skill = |(name, score, least): (&str, Score, f64)| Goal {
+            wanted: format!("{name}: skill at least {least}"),
+            found: score.skill_words(),
+            reached: score.skill.map(|skill| skill >= least),
+        };
+        let all = [("all documents", sum.score, 0.75)].into_iter();
+        let each = score::by_document(self).into_iter();
+        let mut goals: Vec<Goal> = all
+            .chain(each.map(|(name, score)| (name, score, 0.5)))
+            .map(skill)
+            .collect();
+        let share = sum.claims_right as f64 / sum.claims.max(1) as f64 * 100.0;
+        goals.push(Goal {
+            wanted: "at least 97 % of claimed directions right".into(),
+            found: format!("{share:.1} %"),
+            reached: (sum.claims > 0).then_some(share >= 97.0),
+        });
+        for cell in self
+            .cells
+            .iter()
+            .filter(|cell| cell.published.seed == "S0" && cell.published.column == "gain")
+        {
+            let points = if cell.published.table == "hackbench" {
+                8.0
+            } else {
+                10.0
+            };
+            let off = cell.got.map(|got| got - cell.published.value);
+            goals.push(Goal {
+                wanted: format!(
+                    "S0 {} {} gain within ±{points} points",
+                    cell.published.table, cell.published.row
+                ),
+                found: off.map_or_else(|| "–".into(), |off| format!("{off:+.1}")),
+                reached: off.map(|off| off.abs() <= points),
+            });
+        }
+        if let Some(factor) = score::factor(self, "S1") {
+            goals.push(Goal {
+                wanted: "S1 within a factor of 1.25, root mean square".into(),
+                found: format!("{factor:.2}"),
+                reached: Some(factor <= 1.25),
+            });
+        }
+        goals
     }
 }
 
+/// How good the simulation should be in one respect, and how good it is.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Goal {
+    /// What is wanted.
+    pub(super) wanted: String,
+    /// What was found.
+    pub(super) found: String,
+    /// Whether it is so.
+    pub(super) reached: Option<bool>,
+}
+
 /// How a whole sheet came out.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub(super) struct Summary {
     /// Published cells asked for.
     pub(super) cells: usize,
@@ -403,29 +572,11 @@ pub(super) struct Summary {
     pub(super) targets: usize,
     /// Of these, reached.
     pub(super) targets_reached: usize,
-}
-
-impl Summary {
-    /// The summary line.
-    pub(super) fn line(&self) -> String {
-        format!(
-            "signs right {}/{} (and with {} differences within the documents' own spread, which \
-             are no claims, {}/{}), within accuracy {}/{} ({} fitted or defined and {} without a figure apart), settings \
-             tried {}; flagstone's targets reached {}/{}",
-            self.claims_right,
-            self.claims,
-            self.signs - self.claims,
-            self.signs_right,
-            self.signs,
-            self.inside,
-            self.judged,
-            self.fitted,
-            self.missing,
-            self.settings_tried,
-            self.targets_reached,
-            self.targets
-        )
-    }
+    /// Of these, those of which the runs do not tell.
+    pub(super) targets_not_told: usize,
+    /// Independent cells, beside doing nothing.
+    #[serde(rename = "independent")]
+    pub(super) score: Score,
 }
 
 #[cfg(test)]

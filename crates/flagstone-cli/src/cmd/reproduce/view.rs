@@ -1,6 +1,7 @@
 //! The sheet as tables for people.
 
 use super::measured;
+use super::score;
 use super::sheet::{Cell, Sheet};
 use comfy_table::{CellAlignment, Table};
 
@@ -59,7 +60,48 @@ pub(super) fn print(sheet: &Sheet) {
     reasons(sheet);
     targets(sheet);
     measured_rows(sheet);
-    println!("{}", sheet.summary().line());
+    scores(sheet);
+    println!("{}.", sheet.headline());
+}
+
+/// Scores beside those of doing nothing, and the goals.
+fn scores(sheet: &Sheet) {
+    let mut table = Table::new();
+    table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
+    table.set_header(SCORE_HEADS);
+    for row in score_rows(sheet) {
+        table.add_row(row);
+    }
+    println!("{table}");
+    for goal in sheet.goals() {
+        let reached = match goal.reached {
+            Some(true) => "yes",
+            Some(false) => "no",
+            None => "not told",
+        };
+        println!("{reached:<8} {}: {}", goal.wanted, goal.found);
+    }
+}
+
+/// Heads of [`score_rows`].
+pub(super) const SCORE_HEADS: [&str; 5] = [
+    "document",
+    "independent figures",
+    "inside",
+    "inside by doing nothing",
+    "skill",
+];
+
+/// The score of each document and of all, beside doing nothing.
+pub(super) fn score_rows(sheet: &Sheet) -> Vec<[String; 5]> {
+    let all = ("all", sheet.summary().score);
+    let rows = score::by_document(sheet).into_iter().chain([all]);
+    rows.map(|(name, score)| {
+        let counts = [score.cells, score.inside, score.nothing_inside].map(|n| n.to_string());
+        let [cells, inside, nothing] = counts;
+        [name.to_owned(), cells, inside, nothing, score.skill_words()]
+    })
+    .collect()
 }
 
 fn print_table(cells: &[Cell]) {
@@ -182,14 +224,12 @@ fn targets(sheet: &Sheet) {
     }
     println!("What the flagstone policy should reach:");
     for target in &sheet.targets {
-        let reached = match target.reached {
-            Some(true) => "yes",
-            Some(false) => "NO ",
-            None => "?  ",
-        };
         println!(
-            "{reached} {} {}: {}",
-            target.seed, target.wanted, target.found
+            "{:<8} {} {}: {}",
+            target.verdict(),
+            target.seed,
+            target.wanted,
+            target.found
         );
     }
 }

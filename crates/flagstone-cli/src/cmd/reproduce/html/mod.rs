@@ -27,17 +27,13 @@ pub(super) fn page(sheet: &Sheet, quick: bool) -> String {
         "Flagstone: five published trade-offs",
         "Five published trade-offs, regenerated",
     );
-    let _ = write!(
-        page,
-        "<p class='sum'>{}</p>",
-        escape(&sheet.summary().line())
-    );
+    let _ = write!(page, "<p class='sum'>{}</p>", escape(&sheet.headline()));
     page.push_str(
         "<p>Figures called simulated come from the allocator itself on virtual CPUs in virtual time; \
          what was measured on real threads stands under its own \
          title. Dashed lines and grey are published, drawn lines and blue ours in their place, green \
-         the flagstone policy. Accuracies of S2, S4 and of the counters of S3 were chosen with first \
-         results in view; cells of one run are not independent of each other.</p>",
+         the flagstone policy. Scores count independent figures only, beside the score of predicting that \
+         nothing changes.</p>",
     );
     let _ = write!(
         page,
@@ -67,6 +63,7 @@ pub(super) fn page(sheet: &Sheet, quick: bool) -> String {
         cells(&mut page, sheet, seed);
         page.push_str("</section>");
     }
+    scores(&mut page, sheet);
     targets(&mut page, sheet);
     measured_rows(&mut page, sheet);
     settings(&mut page, sheet);
@@ -86,7 +83,7 @@ fn contents(page: &mut String, sheet: &Sheet) {
         let _ = write!(page, "<li><a href='#{seed}'>{seed}: {title}</a></li>");
     }
     page.push_str(
-        "<li><a href='#targets'>What flagstone should reach</a></li>\
+        "<li><a href='#scores'>How good the simulation is</a></li><li><a href='#targets'>What flagstone should reach</a></li>\
          <li><a href='#measured'>Measured on real threads</a></li>\
          <li><a href='#settings'>Settings</a></li></ul></nav>",
     );
@@ -149,18 +146,29 @@ fn cells(page: &mut String, sheet: &Sheet, seed: &str) {
     page.push_str("</details>");
 }
 
+/// Scores beside those of doing nothing.
+fn scores(page: &mut String, sheet: &Sheet) {
+    page.push_str("<section id='scores'><h2>How good the simulation is</h2>");
+    open_table(page, "Scores beside doing nothing", &view::SCORE_HEADS);
+    for [name, rest @ ..] in view::score_rows(sheet) {
+        let _ = write!(page, "<tr><th scope='row'>{name}</th>");
+        for word in rest {
+            let _ = write!(page, "<td>{word}</td>");
+        }
+        page.push_str("</tr>");
+    }
+    close_table(page);
+    page.push_str("</section>");
+}
+
 fn targets(page: &mut String, sheet: &Sheet) {
     page.push_str("<section id='targets'><h2>What the flagstone policy should reach</h2>");
     open_table(page, "Targets", &["reached", "wanted", "found"]);
     for target in &sheet.targets {
-        let reached = match target.reached {
-            Some(true) => "yes",
-            Some(false) => "no",
-            None => "not judged",
-        };
         let _ = write!(
             page,
-            "<tr><td class='t'>{reached}</td><th scope='row'>{} {}</th><td class='t'>{}</td></tr>",
+            "<tr><td class='t'>{}</td><th scope='row'>{} {}</th><td class='t'>{}</td></tr>",
+            target.verdict(),
             target.seed,
             escape(&target.wanted),
             escape(&target.found)
