@@ -14,6 +14,7 @@ use super::fork::Forking;
 use super::gate::Gate;
 use super::heap::Heap;
 use super::huge_table::HugeTable;
+use super::last_resort::LastResort;
 use super::mark::MARK_AT;
 use super::strays::Strays;
 use super::unlisted::Unlisted;
@@ -72,6 +73,9 @@ pub struct Ready<P: Platform> {
     pub(super) strays: Strays,
     /// Those that handlers could not put in the table.
     pub(super) unlisted: Unlisted,
+    pub(super) last_resort: LastResort,
+    /// Whether some block may be far larger than what was asked for, so that sized frees cannot tell.
+    pub(super) roomy: AtomicBool,
 }
 
 impl<P: Platform> Heap<P> {
@@ -169,6 +173,8 @@ impl<P: Platform> Heap<P> {
             (&raw mut (*ready).forking).write(Forking::new());
             (&raw mut (*ready).strays).write(Strays::new());
             (&raw mut (*ready).unlisted).write(Unlisted::new());
+            (&raw mut (*ready).last_resort).write(LastResort::default());
+            (&raw mut (*ready).roomy).write(AtomicBool::new(false));
         }
         // SAFETY: every field is written.
         let parts = unsafe { &mut *ready };

@@ -134,11 +134,14 @@ impl<P: Platform> Heap<P> {
             Some(cache) => {
                 cache.sample(size);
                 ready.upkeep();
-                let object = if P::fast_slots() {
-                    ready.slabs.alloc_slow(cache)
-                } else {
-                    ready.slabs.alloc(cache)
+                let object = || {
+                    if P::fast_slots() {
+                        ready.slabs.alloc_slow(cache)
+                    } else {
+                        ready.slabs.alloc(cache)
+                    }
                 };
+                let object = object().or_else(|| ready.after_reclaim(object));
                 // SAFETY: the object is ours.
                 let block = object.map(|object| unsafe { handed_out(object) });
                 block.or_else(|| ready.alloc_beside(MIN_ALIGN, size))
@@ -174,8 +177,9 @@ impl<P: Platform> Heap<P> {
                 if cache.geometry().size().is_multiple_of(align) {
                     cache.sample(size);
                     ready.upkeep();
-                    return ready
-                        .alloc_object(cache)
+                    let object = || ready.alloc_object(cache);
+                    return object()
+                        .or_else(|| ready.after_reclaim(object))
                         .or_else(|| ready.alloc_beside(align, size));
                 }
                 wanted = cache
@@ -185,7 +189,8 @@ impl<P: Platform> Heap<P> {
                     .checked_next_multiple_of(align)?;
             }
         }
-        ready.alloc_aligned_pages(align, size)
+        let pages = || ready.alloc_aligned_pages(align, size);
+        pages().or_else(|| ready.after_reclaim(pages))
     }
 
     /// The cold half of [`Heap::free`], for what the fast one left as it was: blocks of no cache,
@@ -283,13 +288,21 @@ impl<P: Platform> Heap<P> {
         // SAFETY: obligation 1.
         let usable = unsafe { self.usable_size_if_known(address) };
         // A block that shrank in place may be up to twice as large as asked for.
-        let fits = usable
-            .is_none_or(|usable| least <= usable && (usable <= MIN_ALIGN || most >= usable / 2));
+        let fits = usable.is_none_or(|usable| {
+            least <= usable && (usable <= MIN_ALIGN || most >= usable / 2 || self.has_roomy())
+        });
         if !address.is_null() && !fits {
             P::fatal(Fault::WrongSize, address);
         }
         // SAFETY: obligation 1.
         unsafe { self.free(address) };
+    }
+
+    /// Whether some block may be far larger than what was asked for.
+    #[cold]
+    fn has_roomy(&self) -> bool {
+        let ready = self.ready_if_built();
+        ready.is_some_and(|ready| ready.roomy.load(Relaxed))
     }
 
     /// Bytes the program may use of the block at `address`; zero for null. Constant for the
@@ -327,7 +340,7 @@ impl<P: Platform> Heap<P> {
     }
 
     /// Resizes a block, in place where possible; `None` when memory is exhausted, and then the
-    /// block is as it was.
+    /// block is as it was. A block that should become smaller never needs memory: it stays.
     ///
     /// # Safety
     /// 1. `address` is a live block's and not null; the old address is not used after success.
@@ -363,7 +376,10 @@ impl<P: Platform> Heap<P> {
                 block.bytes
             }
         };
-        let new = self.alloc(size)?;
+        let Some(new) = self.alloc(size) else {
+            // SAFETY: obligation 1.
+            return (size <= old).then(|| unsafe { ready.stay(address, size) });
+        };
         // SAFETY: both blocks have at least the bytes copied and do not overlap.
         unsafe {
             core::ptr::copy_nonoverlapping(address.as_ptr(), new.as_ptr(), old.min(size));
@@ -432,8 +448,11 @@ impl<P: Platform> Ready<P> {
         self.upkeep();
         self.before_large(size);
         let align = P::page_size().bytes();
-        self.alloc_a_run(size, zeroed)
-            .or_else(|| self.alloc_huge(size, align, zeroed))
+        let pages = || {
+            self.alloc_a_run(size, zeroed)
+                .or_else(|| self.alloc_huge(size, align, zeroed))
+        };
+        pages().or_else(|| self.after_reclaim(pages))
     }
 
     /// The same from the page layer; `None` also for what is too large for it.
@@ -478,10 +497,16 @@ impl<P: Platform> Ready<P> {
         self.alloc_huge(size.max(1), align.max(page_size.bytes()), false)
     }
 
-    /// Resizes a run in place; `false` leaves it as it was.
+    /// Resizes a run in place; `false` leaves it as it was. A size that a cache serves well moves.
     unsafe fn resize_run(&self, pfn: Pfn, old: PageCount, size: usize) -> bool {
+        // SAFETY: the caller owns the run.
+        size > self.class_max / 2 && unsafe { self.set_run_size(pfn, old, size) }
+    }
+
+    /// The same for any size. To shorten a run never fails.
+    unsafe fn set_run_size(&self, pfn: Pfn, old: PageCount, size: usize) -> bool {
         let new = P::page_size().pages_for(size.max(1));
-        if size <= self.class_max / 2 || new > Order::MAX.pages() {
+        if new > Order::MAX.pages() {
             return false;
         }
         // SAFETY: the caller owns the run.
@@ -499,5 +524,26 @@ impl<P: Platform> Ready<P> {
             self.note_run(pfn, size);
         }
         done
+    }
+
+    /// Leaves a block where it is for a request of fewer bytes that could not be served elsewhere.
+    /// Whole pages behind it are given back. From now on a sized free may name far fewer bytes than
+    /// the block has.
+    ///
+    /// # Safety
+    /// 1. A live block of at least `size` bytes starts at `address`, and the caller owns it.
+    #[cold]
+    unsafe fn stay(&self, address: NonNull<u8>, size: usize) -> NonNull<u8> {
+        self.roomy.store(true, Relaxed);
+        match self.find(address) {
+            Found::Object(_) => {}
+            // SAFETY: obligation 1.
+            Found::Run(pfn, pages) => unsafe {
+                let _shorter = self.set_run_size(pfn, pages, size);
+            },
+            // SAFETY: obligation 1.
+            Found::Outside => unsafe { self.cut_huge(address, size) },
+        }
+        address
     }
 }

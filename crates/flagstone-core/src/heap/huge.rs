@@ -156,7 +156,7 @@ impl<P: Platform> Ready<P> {
 
     /// Gives back what handlers could not, unless the table is in use: a handler that waited for each
     /// of them would keep the thread below from going on, and leave one more.
-    fn free_strays(&self) {
+    pub(super) fn free_strays(&self) {
         if self.huge.raw().holder() != 0 {
             return;
         }
@@ -237,30 +237,72 @@ impl<P: Platform> Ready<P> {
     }
 
     /// Resizes a huge block that stays huge; `None` if it cannot or should not.
+    ///
+    /// # Safety
+    /// 1. The caller owns the block.
     pub(super) unsafe fn resize_huge(&self, block: HugeBlock, size: usize) -> Option<NonNull<u8>> {
         let bytes = size.checked_next_multiple_of(P::page_size().bytes())?;
         if bytes <= Order::MAX.pages().bytes(P::page_size()) {
             return None;
         }
-        let mut table = self.huge_table().ok()?;
+        // SAFETY: obligation 1.
+        unsafe { self.remap_huge(block, bytes, size) }
+    }
+
+    /// Gives back the whole pages behind the first `size` bytes of a huge block, if that can be. It
+    /// stays in the table, however short it becomes.
+    ///
+    /// # Safety
+    /// 1. The caller owns the huge block of at least `size` bytes that starts at `address`.
+    pub(super) unsafe fn cut_huge(&self, address: NonNull<u8>, size: usize) {
+        let bytes = size.max(1).next_multiple_of(P::page_size().bytes());
+        if let Ok(Some(block)) = self.huge_at(address) {
+            // SAFETY: obligation 1.
+            let _cut = unsafe { self.remap_huge(block, bytes, size) };
+        }
+    }
+
+    /// Makes a huge block `bytes` long. Its entry leaves the table meanwhile, so that nobody waits for
+    /// the system under the lock; the table keeps room for it.
+    unsafe fn remap_huge(
+        &self,
+        block: HugeBlock,
+        bytes: usize,
+        size: usize,
+    ) -> Option<NonNull<u8>> {
         let start = NonNull::new(block.address as *mut u8)?;
+        self.huge_table().ok()?.take_out(block.address)?;
         let moved = if bytes == block.bytes {
-            start
+            Some(start)
         } else {
             // SAFETY: the block is one whole committed reservation, owned by the caller.
-            unsafe { P::remap(start, block.bytes, bytes)? }
+            unsafe { P::remap(start, block.bytes, bytes) }
         };
-        table.remove(block.address);
-        let moved_block = HugeBlock {
+        let now = moved.map_or(block, |moved| HugeBlock {
             address: moved.as_ptr() as usize,
             bytes,
             requested: size,
+        });
+        self.put_back(now);
+        moved
+    }
+
+    /// Lists a block again that was taken out. A signal handler waits too: the holder of the table is
+    /// another thread, since the block was taken out before, and waits for no lock of ours itself.
+    /// Only in the child of a fork on top of a holder may the table be out of reach for ever.
+    fn put_back(&self, block: HugeBlock) {
+        let mut round = 0;
+        let mut table = loop {
+            match self.huge_table() {
+                Ok(table) => break table,
+                Err(_) if self.huge.raw().is_out_of_reach::<P>() => return,
+                Err(_) => P::pause(round),
+            }
+            round += 1;
         };
-        // Removing made room, so inserting cannot fail.
-        table.insert::<P>(moved_block).ok()?;
+        table.put_back(block);
         let evicted = table.note_use(P::now());
         drop(table);
         self.give_back(&evicted);
-        Some(moved)
     }
 }

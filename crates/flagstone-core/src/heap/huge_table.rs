@@ -7,7 +7,8 @@
 //! The blocks carry no header, as everywhere: what is known about them lies in this table.
 //!
 //! Invariants
-//! - `huge.half-empty`: at most half of the table's entries are used, so probing ends.
+//! - `huge.half-empty`: at most half of the table's entries are used, those counted in that are kept
+//!   for blocks taken out, so probing ends.
 //! - `huge.no-gaps`: every entry is reached from its home without crossing an empty one.
 
 use super::kept::{Evicted, Kept};
@@ -42,6 +43,8 @@ pub struct HugeTable {
     entries: Option<NonNull<HugeBlock>>,
     capacity: usize,
     used: usize,
+    /// Blocks taken out for a moment, for which entries are kept free.
+    out: usize,
     bytes: usize,
     peak: HugeCount,
 }
@@ -67,6 +70,7 @@ impl HugeTable {
             entries: None,
             capacity: 0,
             used: 0,
+            out: 0,
             bytes: 0,
             peak: HugeCount {
                 blocks: 0,
@@ -175,9 +179,14 @@ impl HugeTable {
     /// # Errors
     /// `OutOfMemory` if the table must grow and cannot; nothing changed then.
     pub fn insert<P: Platform>(&mut self, block: HugeBlock) -> Result<(), OutOfMemory> {
-        if (self.used + 1) * 2 > self.capacity {
+        if (self.used + self.out + 1) * 2 > self.capacity {
             self.grow::<P>()?;
         }
+        self.add(block);
+        Ok(())
+    }
+
+    fn add(&mut self, block: HugeBlock) {
         self.place(block);
         self.used += 1;
         self.bytes += block.bytes;
@@ -185,7 +194,19 @@ impl HugeTable {
             blocks: self.peak.blocks.max(self.used),
             bytes: self.peak.bytes.max(self.bytes),
         };
-        Ok(())
+    }
+
+    /// Removes a block that [`HugeTable::put_back`] will list again, resized or moved.
+    pub(super) fn take_out(&mut self, address: usize) -> Option<HugeBlock> {
+        let block = self.remove(address)?;
+        self.out += 1;
+        Some(block)
+    }
+
+    /// Lists a block again that was taken out; never fails, for its entry was kept free.
+    pub(super) fn put_back(&mut self, block: HugeBlock) {
+        self.out -= 1;
+        self.add(block);
     }
 
     fn place(&mut self, block: HugeBlock) {
@@ -242,6 +263,7 @@ impl HugeTable {
             // A power of two, so that probing can mask.
             capacity: 1 << (bytes / size_of::<HugeBlock>()).ilog2(),
             used: self.used,
+            out: self.out,
             bytes: self.bytes,
             peak: self.peak,
         };

@@ -7,6 +7,7 @@
 //!   huge_table.rs where they are                            kept.rs    freed ones for the next
 //!   mark.rs       by which a second free is suspected       fork.rs    all locks around a fork
 //!   strays.rs     those freed at the wrong moment           unlisted.rs  those allocated then
+//!   last_resort.rs  before a request is refused
 //! ```
 //!
 //! `malloc(64)`: `Heap::alloc` → gate: class → `P::pop` of the CPU's main sheaf. Empty?
@@ -24,7 +25,10 @@ mod heap;
 mod huge;
 mod huge_table;
 mod kept;
+mod last_resort;
 mod mark;
+#[cfg(all(test, not(loom)))]
+mod program_tests;
 mod strays;
 #[cfg(test)]
 pub(crate) mod test_heap;

@@ -179,7 +179,11 @@ impl<P: Platform> Ready<P> {
     #[cold]
     #[inline(never)]
     pub(super) fn alloc_beside(&self, align: usize, size: usize) -> Option<NonNull<u8>> {
-        self.holds_from(LockKind::Heap)
+        let on_top = self.holds_from(LockKind::Heap);
+        if on_top {
+            self.roomy.store(true, Relaxed);
+        }
+        on_top
             .then(|| self.alloc_huge(size.max(1), align.max(P::page_size().bytes()), false))
             .flatten()
     }

@@ -4,7 +4,7 @@
 //!   World ── Arc ──► one per test; a thread enters it and says which CPU it is on
 //!     reservations   heap memory with one state per page: reserved, committed
 //!     budget         bytes that may be committed at once
-//!     refusals       the n-th commit from now fails
+//!     refusals       the n-th commit from now fails, or the n-th call for memory of any kind
 //! ```
 //!
 //! Memory that is not committed holds [`POISON`]; committing zeroes it, decommitting zeroes it
@@ -77,6 +77,18 @@ impl Drop for Reservation {
     }
 }
 
+/// Which of a world's calls for memory (reserve, commit, remap) fail, counted from zero.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Refusal {
+    /// None.
+    #[default]
+    Never,
+    /// This one alone.
+    Only(usize),
+    /// This one and all after it.
+    From(usize),
+}
+
 /// The state of one test's world.
 pub struct World {
     setup: Setup,
@@ -88,6 +100,8 @@ pub struct World {
     memory_limit: AtomicUsize,
     address_space: AtomicUsize,
     refuse_after: AtomicI64,
+    refusal: Mutex<Refusal>,
+    memory_calls: AtomicUsize,
     clock: AtomicU64,
     warnings: Mutex<Vec<String>>,
     slot_locks: Vec<RawLock>,
@@ -129,6 +143,8 @@ impl World {
             memory_limit: AtomicUsize::new(setup.memory_limit),
             address_space: AtomicUsize::new(usize::MAX),
             refuse_after: AtomicI64::new(-1),
+            refusal: Mutex::new(Refusal::Never),
+            memory_calls: AtomicUsize::new(0),
             clock: AtomicU64::new(1_000_000_000),
             warnings: Mutex::new(Vec::new()),
             slot_locks: (0..setup.cpus)
@@ -181,6 +197,27 @@ impl World {
     pub fn refuse_after(&self, commits: Option<u32>) {
         self.refuse_after
             .store(commits.map_or(-1, i64::from), Relaxed);
+    }
+
+    /// From now on refuses calls for memory as `refusal` says, by their number in this world.
+    pub fn refuse(&self, refusal: Refusal) {
+        *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = refusal;
+    }
+
+    /// Calls for memory so far, refused ones included.
+    #[must_use]
+    pub fn memory_calls(&self) -> usize {
+        self.memory_calls.load(Relaxed)
+    }
+
+    /// Counts a call for memory; whether it may succeed.
+    fn allows_call(&self) -> bool {
+        let call = self.memory_calls.fetch_add(1, Relaxed);
+        match *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) {
+            Refusal::Never => true,
+            Refusal::Only(refused) => call != refused,
+            Refusal::From(first) => call < first,
+        }
     }
 
     /// Bytes committed now; decommitting does not lower it (the range stays usable).
@@ -286,6 +323,9 @@ unsafe impl Platform for Testing {
         World::now_in(|world| {
             let limit = world.address_space.load(Relaxed);
             let left = limit.saturating_sub(world.reserved_bytes());
+            if !world.allows_call() {
+                return None;
+            }
             if bytes == 0 || bytes > world.setup.reserve_limit.min(left) {
                 return None;
             }
@@ -317,7 +357,7 @@ unsafe impl Platform for Testing {
                 .expect("the range is inside one reservation");
             let states = &mut reservation.committed[pages];
             let fresh = states.iter().filter(|&&done| !done).count() * page;
-            if !world.may_commit(fresh) {
+            if !world.allows_call() || !world.may_commit(fresh) {
                 return Err(OutOfMemory);
             }
             for (index, state) in states.iter_mut().enumerate() {
@@ -375,8 +415,26 @@ unsafe impl Platform for Testing {
         });
     }
 
-    unsafe fn remap(_start: NonNull<u8>, _old: usize, _new: usize) -> Option<NonNull<u8>> {
-        None
+    /// As a system does it: shorter in place, longer elsewhere.
+    unsafe fn remap(start: NonNull<u8>, old: usize, new: usize) -> Option<NonNull<u8>> {
+        // SAFETY: as the caller's; the new reservation is whole and nobody else's.
+        unsafe {
+            if new <= old {
+                if !World::now_in(World::allows_call) {
+                    return None;
+                }
+                Self::release(start.byte_add(new), old - new);
+                return Some(start);
+            }
+            let moved = Self::reserve(new, 1)?;
+            if Self::commit(moved, new).is_err() {
+                Self::release(moved, new);
+                return None;
+            }
+            moved.copy_from_nonoverlapping(start, old);
+            Self::release(start, old);
+            Some(moved)
+        }
     }
 
     fn address_space_left() -> Option<isize> {
