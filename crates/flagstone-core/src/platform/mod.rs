@@ -71,6 +71,13 @@ impl Fault {
     }
 }
 
+/// A mistake that this core made once. A world may ask for it back, to see that its checks find it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Planted {
+    /// Whoever took a slab's last object looks a second time whether the slab is full.
+    AnotherLook,
+}
+
 /// The world below: an operating system, a kernel, a virtual machine or a model checker.
 ///
 /// # Safety
@@ -306,6 +313,11 @@ pub unsafe trait Platform: Sized + 'static {
     #[inline(always)]
     fn touch(_line: Line, _address: *const u8, _access: Access) {}
 
+    /// The caller changed a shared word just now: from here on others act on it, on other CPUs and
+    /// in signal handlers on top of the caller. Nothing on real hardware.
+    #[inline(always)]
+    fn changed() {}
+
     /// The caller does private work. Nothing on real hardware.
     #[inline(always)]
     fn work(_work: Work) {}
@@ -331,6 +343,12 @@ pub unsafe trait Platform: Sized + 'static {
 
     /// Reports a fault in one line and ends the program without unwinding or allocating.
     fn fatal(fault: Fault, address: *const u8) -> !;
+
+    /// Whether this world wants the mistake `planted`; a constant `false` but in worlds that check.
+    #[inline(always)]
+    fn planted(_planted: Planted) -> bool {
+        false
+    }
 
     /// Reports one line without allocating.
     fn warn(line: &str);

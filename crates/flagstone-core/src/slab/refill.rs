@@ -15,7 +15,7 @@ use super::slabs::Slabs;
 use super::sweep::holes_of;
 use crate::base::{NodeId, Pfn};
 use crate::page::PageKind;
-use crate::platform::{Access, Line, Platform, Work};
+use crate::platform::{Access, Line, Planted, Platform, Work};
 use crate::sync::Ordering::Relaxed;
 use core::ptr::NonNull;
 
@@ -219,11 +219,11 @@ impl<P: Platform> Slabs<P> {
             return Some(object);
         }
         let slab = self.new_slab(cache, node_id)?;
-        let object = slab.take_one();
-        if !slab.state().is_full() {
+        let taken = slab.take_one()?;
+        if !taken.full {
             self.put_back(cache, slab.node(), &[slab.pfn], End::Head);
         }
-        object
+        Some(taken.object)
     }
 
     fn take_one_from_list(&self, cache: &Cache, node: &Node) -> Option<NonNull<u8>> {
@@ -238,16 +238,21 @@ impl<P: Platform> Slabs<P> {
         }
         // SAFETY: slabs on the list are live slabs of the cache.
         let slab = unsafe { Slab::at(self, cache, pfn) };
-        if slab.state().free() == 1 {
-            // Unlink before the last object goes: a full slab is on no list, and the free that
-            // makes it partial again waits for this lock.
+        // Unlink before the last object goes: a full slab is on no list. The free that makes it
+        // partial again waits for this lock, or, where it cannot, leaves the slab as an orphan: so
+        // whether it was full is for `take_one` to say, not for another look.
+        let unlinked = slab.state().free() == 1;
+        if unlinked {
             self.list_remove(node, &mut list, pfn);
         }
-        let object = slab.take_one();
-        let listed = slab.descriptor.has(crate::page::flag::ON_LIST);
-        if !listed && !slab.state().is_full() {
+        let taken = slab.take_one();
+        let full = match P::planted(Planted::AnotherLook) {
+            true => slab.state().is_full(),
+            false => taken.is_some_and(|taken| taken.full),
+        };
+        if unlinked && !full {
             self.list_add(node, &mut list, pfn, End::Head);
         }
-        object
+        taken.map(|taken| taken.object)
     }
 }

@@ -46,6 +46,13 @@ pub(crate) struct Taken {
     pub full: bool,
 }
 
+/// One object that was taken, and whether the slab was full at that moment.
+#[derive(Clone, Copy)]
+pub(crate) struct TakenOne {
+    pub object: NonNull<u8>,
+    pub full: bool,
+}
+
 impl Taken {
     const NOTHING: Self = Self {
         count: 0,
@@ -124,10 +131,13 @@ impl<'a, P: Platform> Slab<'a, P> {
 
     #[inline]
     pub fn swap_state(&self, old: SlabState, new: SlabState) -> bool {
-        self.descriptor
+        let swapped = self
+            .descriptor
             .state
             .compare_exchange(old.0, new.0, AcqRel, Relaxed)
-            .is_ok()
+            .is_ok();
+        P::changed();
+        swapped
     }
 
     /// Objects from this index on were never handed out.
@@ -251,8 +261,9 @@ impl<'a, P: Platform> Slab<'a, P> {
         }
     }
 
-    /// Takes one object; the caller isolated the slab or holds the list lock that takers need.
-    pub fn take_one(&self) -> Option<NonNull<u8>> {
+    /// Takes one object; the caller isolated the slab or holds the list lock that takers need. As in
+    /// [`Slab::take_into`], a slab that this made full is no longer the caller's.
+    pub fn take_one(&self) -> Option<TakenOne> {
         self.slabs.fill_holes(self);
         loop {
             self.touch(Access::Atomic);
@@ -262,9 +273,13 @@ impl<'a, P: Platform> Slab<'a, P> {
                 break;
             }
             let next = self.links.next(first);
-            if self.swap_state(state, state.with(next, state.inuse() + 1)) {
+            let after = state.with(next, state.inuse() + 1);
+            if self.swap_state(state, after) {
                 self.links.take(first);
-                return Some(self.links.object(first));
+                return Some(TakenOne {
+                    object: self.links.object(first),
+                    full: after.is_full(),
+                });
             }
         }
         let fresh = self.fresh();
@@ -272,10 +287,12 @@ impl<'a, P: Platform> Slab<'a, P> {
             return None;
         }
         self.descriptor.fresh.store((fresh + 1) as u16, Relaxed);
-        self.add_inuse(1);
         let object = self.links.object(fresh);
         self.cache.construct(object);
-        Some(object)
+        Some(TakenOne {
+            object,
+            full: self.add_inuse(1),
+        })
     }
 
     /// Gives a chain of objects back, by the rules of the cache's engine. For the sheaf engine:
