@@ -17,6 +17,10 @@ use flagstone_core::platform::Function;
 /// see stale worlds (a build's lock share then falls by a third); shorter ones only cost switches.
 const QUANTUM: Ps = US;
 
+/// Virtual time by which every program of the interleaved gear has ended: a point takes a
+/// nanosecond, and programs take some hundred thousand.
+const LIVELOCK: Ps = 10_000 * US;
+
 impl Vm {
     /// Private work: takes longer while a sibling thread runs.
     #[inline]
@@ -121,11 +125,17 @@ impl Vm {
         }
         let faults = self.options.faults;
         self.now.set(self.now.get() + 1000);
+        if self.now.get() > LIVELOCK {
+            self.fail("livelock: no program takes so long");
+        }
         if self.chance.happens(faults.switch, 1024) {
             self.switch();
         }
         if self.chance.happens(faults.migrate, 1024) {
             self.migrate(self.chance.below(self.topology.cpus()));
+        }
+        if faults.handler != 0 && self.chance.happens(faults.handler, 1024) {
+            self.interrupt();
         }
     }
 

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   seed ─► policy, CPUs, threads, caches, faults, programs     all drawn from the seed
-//!       ─► faults phase     threads switch, migrate, restart; memory is refused
+//!       ─► faults phase     threads switch, migrate, restart; memory is refused; signal handlers
+//!                           allocate and free on top of anything, under any lock
 //!       ─► settle phase     everything freed, caches shrunk and destroyed, pages given back
 //! ```
 //!
@@ -21,7 +22,7 @@
 
 use crate::chance::Chance;
 use crate::machine::Machine;
-use crate::options::{Failure, Faults, Gear, Options};
+use crate::options::{Failure, Faults, Gear, Options, Plant};
 use crate::scenario::NamedPolicy;
 use crate::schedule::Program;
 use crate::subject::Subject;
@@ -29,9 +30,11 @@ use crate::vm::Vm;
 use core::cell::{Cell, RefCell};
 use core::ptr::NonNull;
 use flagstone_core::base::{CacheId, Order, Pfn};
+use flagstone_core::platform::LockKind;
 use flagstone_core::slab::CacheRequest;
 use flagstone_core::verify;
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Policies drawn from by seed: every engine with every form its code asks about (frozen or not,
 /// limits in slabs or objects, the remedies), twice the default one.
@@ -51,6 +54,9 @@ pub const POLICIES: [&str; 14] = [
     "linux-2.6.24+defer-contended-free+avoid-contended-slab",
     "slab-2.6.24",
 ];
+
+/// Policies under which signal handlers come: those whose caches are all of sheaves.
+pub const SIGNALLED: [&str; 2] = ["flagstone", "linux-7.0"];
 
 /// Operations of one thread.
 const STEPS: u32 = 150;
@@ -75,6 +81,10 @@ pub struct Summary {
     pub refused: u64,
     /// Times both layers were verified.
     pub verified: u64,
+    /// Signal handlers that ran, and those among them on top of a lock's holder.
+    pub handlers: u64,
+    /// See `handlers`.
+    pub handlers_on_top: u64,
     /// Hash over the schedule and all accesses.
     pub digest: u64,
 }
@@ -95,6 +105,8 @@ struct World<'a> {
     operations: Cell<u64>,
     refused: Cell<u64>,
     verified: Cell<u64>,
+    handlers: Cell<u64>,
+    handlers_on_top: Cell<u64>,
 }
 
 #[derive(Clone, Copy)]
@@ -103,17 +115,38 @@ enum Held {
     Pages { pfn: Pfn, order: Order },
 }
 
-/// Runs one seed. `torn_slots` plants a bug (slot steps that are not atomic), to see that it is
-/// found.
+/// Runs one seed, perhaps with a bug to see found.
 ///
 /// # Errors
 /// What broke, with the seed.
-pub fn check(seed: u64, torn_slots: bool) -> Result<Summary, Failure> {
+pub fn check(seed: u64, plant: Plant) -> Result<Summary, Failure> {
+    run(seed, plant, Chance::new(seed).fork(78).below(3) * 100)
+}
+
+/// Runs one seed without signal handlers.
+///
+/// # Errors
+/// What broke, with the seed.
+pub fn check_without_handlers(seed: u64) -> Result<Summary, Failure> {
+    run(seed, Plant::Nothing, 0)
+}
+
+fn run(seed: u64, plant: Plant, handler: u32) -> Result<Summary, Failure> {
     let draw = Chance::new(seed).fork(77);
     let machine = Machine::named("x86-16").and_then(|m| m.scaled(2 + 2 * draw.below(2)));
     let machine = machine.expect("a built-in profile");
     let policy = POLICIES[draw.below(POLICIES.len() as u32) as usize];
-    let policy = NamedPolicy::parse(policy).expect("a built-in policy");
+    let mut policy = NamedPolicy::parse(policy).expect("a built-in policy");
+    // The kernels' own engines run with interrupts off, and no program's signals come there.
+    let handler = match SIGNALLED.contains(&policy.name.as_str()) {
+        true => handler,
+        false => 0,
+    };
+    if handler > 0 && draw.fork(79).happens(1, 2) {
+        // Every call reaches a slab.
+        policy.policy.sheaf_capacity_set = Some(0);
+        policy.name += " without sheaves";
+    }
     let cpus = machine.cpus();
     let threads = 2 + draw.below(4);
     let options = Options {
@@ -124,7 +157,8 @@ pub fn check(seed: u64, torn_slots: bool) -> Result<Summary, Failure> {
             refuse: draw.below(2) * draw.below(1024),
             switch: 50 + draw.below(600),
             migrate: draw.below(120),
-            torn_slots,
+            handler,
+            plant,
         },
         arena_bytes: ARENA,
         budget_bytes: BUDGET,
@@ -145,21 +179,28 @@ pub fn check(seed: u64, torn_slots: bool) -> Result<Summary, Failure> {
         operations: Cell::new(0),
         refused: Cell::new(0),
         verified: Cell::new(0),
+        handlers: Cell::new(0),
+        handlers_on_top: Cell::new(0),
     };
     let programs = (0..threads).map(|thread| {
         let chance = draw.fork(u64::from(thread));
         let world = &world;
-        let program: Program<'_> = Box::new(move |vm: &Vm| world.program(vm, &chance));
+        let program: Program<'_> = Box::new(move |vm: &Vm| world.interrupted(vm, &chance));
         (thread, program)
     });
-    vm.run(programs.collect(), u64::MAX, |_| None)?;
+    let programs = programs.collect();
+    let named = |mut failure: Failure| {
+        failure.what = format!("{}: {}", policy.name, failure.what);
+        failure
+    };
+    guarded(&vm, || vm.run(programs, u64::MAX, |_| None)).map_err(named)?;
     // As a program of its own, so that what the core finds wrong then is a failure as well.
     let verdict = RefCell::new(Ok(()));
     let settling: Program<'_> = Box::new(|vm: &Vm| {
         verdict.replace(settle(vm, &world, before)).ok();
     });
-    vm.run(vec![(0, settling)], u64::MAX, |_| None)?;
-    verdict.into_inner()?;
+    guarded(&vm, || vm.run(vec![(0, settling)], u64::MAX, |_| None)).map_err(named)?;
+    verdict.into_inner().map_err(named)?;
     Ok(Summary {
         policy: policy.name,
         cpus,
@@ -167,7 +208,23 @@ pub fn check(seed: u64, torn_slots: bool) -> Result<Summary, Failure> {
         operations: world.operations.get(),
         refused: world.refused.get(),
         verified: world.verified.get(),
+        handlers: world.handlers.get(),
+        handlers_on_top: world.handlers_on_top.get(),
         digest: vm.digest(),
+    })
+}
+
+/// Runs `body`; where an assertion of the core breaks, that is a failure with a seed like any other.
+fn guarded(vm: &Vm, body: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
+        let said = panic.downcast_ref::<String>().map(String::as_str);
+        let said = said.or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(Failure {
+            what: format!("panicked: {}", said.unwrap_or("without a word")),
+            seed: vm.options.seed,
+            at_ns: vm.now() / 1000,
+            thread: vm.current(),
+        })
     })
 }
 
@@ -194,6 +251,43 @@ fn caches(subject: &Subject, draw: &Chance) -> Vec<(CacheId, usize, usize)> {
 }
 
 impl World<'_> {
+    /// A thread's program, with signals that come at any time.
+    fn interrupted(&self, vm: &Vm, chance: &Chance) {
+        let held = RefCell::new(Vec::new());
+        let signals = chance.fork(1);
+        let handler = |vm: &Vm| self.handler(vm, &signals, &held);
+        vm.interruptible(&handler, || self.program(vm, chance));
+        held.into_inner()
+            .into_iter()
+            .for_each(|held| self.give(vm, held));
+    }
+
+    /// What a signal handler does: a few calls, with what it got before or was passed.
+    fn handler(&self, vm: &Vm, chance: &Chance, held: &RefCell<Vec<Held>>) {
+        self.handlers.set(self.handlers.get() + 1);
+        let on_top = u64::from(vm.is_on_top_from(LockKind::Heap));
+        self.handlers_on_top
+            .set(self.handlers_on_top.get() + on_top);
+        for _ in 0..=chance.below(3) {
+            let received = chance
+                .happens(1, 2)
+                .then(|| self.passed.borrow_mut().pop())
+                .flatten();
+            let count = held.borrow().len();
+            if let Some(received) = received {
+                self.give(vm, received);
+            } else if count < HELD && chance.happens(1, 2) || count == 0 {
+                let got = self.take(vm, chance);
+                held.borrow_mut().extend(got);
+            } else {
+                let given = held
+                    .borrow_mut()
+                    .swap_remove(chance.below(count as u32) as usize);
+                self.give(vm, given);
+            }
+        }
+    }
+
     fn program(&self, vm: &Vm, chance: &Chance) {
         let mut held: Vec<Held> = Vec::new();
         for _ in 0..STEPS {

@@ -1,15 +1,24 @@
 //! Interrupts in the middle of an allocation.
 //!
-//! A kernel makes a slab with interrupts on: what comes then allocates and frees on the same CPU
-//! while the allocation below it is half done, and on return that one finds the world changed.
-//! A program says what may come ([`Vm::interruptible`]); the world calls it wherever the core
-//! reports a new slab ([`flagstone_core::platform::Work::NewSlab`]). Nobody holds a lock there.
-//! An interrupt is not interrupted, and its time is not the allocation's.
+//! What comes in the middle allocates and frees on the same thread while the allocation below it is
+//! half done, and on return that one finds the world changed. A program says what may come
+//! ([`Vm::interruptible`]). An interrupt is not interrupted.
+//!
+//! ```text
+//!   timed gear        a kernel's interrupt: where the core reports a new slab
+//!                     ([`flagstone_core::platform::Work::NewSlab`]); nobody holds a lock there, and
+//!                     its time is not the allocation's
+//!   interleaved gear  a program's signal handler: at any scheduling point, under any lock
+//! ```
+//!
+//! A handler on top of a lock's holder must not wait for a lock of the same kind or a later one that
+//! somebody else has (`flagstone_core::platform::LockKind`): it asks a second time, then goes without.
 
 use crate::costs::Ps;
 use crate::vm::Vm;
 use core::fmt;
 use core::ptr::NonNull;
+use flagstone_core::platform::LockKind;
 
 /// What an interrupt of a CPU does.
 #[derive(Clone, Copy)]
@@ -56,11 +65,28 @@ impl Vm {
         let slot = &self.threads[self.current.get() as usize].handler;
         if let Some(handler) = slot.take() {
             let start = self.now();
+            let thread = self.thread();
+            let below = thread.held.borrow().len();
+            thread.held_below.set(below);
             // SAFETY: set by `interruptible`, which is still below us on this thread's stack.
             unsafe { handler.0.as_ref()(self) };
+            if thread.held.borrow().len() != below {
+                self.fail("lock.named: a handler returns with a lock, or gave back one from below");
+            }
+            thread.held_below.set(0);
             slot.set(Some(handler));
             let taken = &self.threads[self.current.get() as usize].interrupted;
             taken.set(taken.get() + self.now() - start);
         }
+    }
+
+    /// Whether the running thread runs a handler on top of a holder of a lock of `kind` or of a later
+    /// one.
+    pub(crate) fn is_on_top_from(&self, kind: LockKind) -> bool {
+        let thread = self.thread();
+        let held = thread.held.borrow();
+        held[..thread.held_below.get()]
+            .iter()
+            .any(|below| *below >= kind)
     }
 }

@@ -53,7 +53,7 @@ pub mod workload;
 mod world;
 
 pub use machine::Machine;
-pub use options::{Failure, Faults, Gear, Options};
+pub use options::{Failure, Faults, Gear, Options, Plant};
 pub use rcu::Deferred;
 pub use schedule::Program;
 pub use tally::Totals;

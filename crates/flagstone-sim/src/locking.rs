@@ -210,17 +210,25 @@ impl Vm {
             return taken.then_some(()).ok_or(Reentered);
         }
         self.point();
-        let held = self.threads[self.current.get() as usize]
-            .held
-            .borrow()
-            .clone();
+        let thread = self.thread();
+        // What is held below a handler is in no order with what it takes itself.
+        let held = thread.held.borrow()[thread.held_below.get()..].to_vec();
         if let Some(higher) = held.iter().find(|kind| **kind > lock.kind()) {
             self.fail(format!(
                 "lock.ascending: {:?} taken while {higher:?} is held",
                 lock.kind()
             ));
         }
+        let mut asked = false;
         while !lock.try_acquire_now::<Virtual>() {
+            if self.is_on_top_from(lock.kind()) {
+                if asked {
+                    return Err(Reentered);
+                }
+                asked = true;
+                self.switch();
+                continue;
+            }
             self.waiters
                 .borrow_mut()
                 .join(address(lock), self.current.get());

@@ -1,6 +1,7 @@
 //! What a machine is started with, and how a run says that something was wrong.
 
 use core::fmt;
+use flagstone_core::platform::Planted;
 
 /// How virtual CPUs take turns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -23,8 +24,23 @@ pub struct Faults {
     pub switch: u32,
     /// A scheduling point moves the caller to another CPU (interleaved gear only).
     pub migrate: u32,
-    /// A planted bug: slot steps can be interrupted in the middle. Only to see that checks find it.
-    pub torn_slots: bool,
+    /// A scheduling point lets the thread's signal handler run (interleaved gear only;
+    /// interrupt.rs).
+    pub handler: u32,
+    /// A bug to see found.
+    pub plant: Plant,
+}
+
+/// Bugs that a run may ask for, to see that checks find them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Plant {
+    /// None.
+    #[default]
+    Nothing,
+    /// Slot steps can be interrupted in the middle.
+    TornSlots,
+    /// A mistake that the core made once.
+    Core(Planted),
 }
 
 /// What a machine is started with, apart from its profile.

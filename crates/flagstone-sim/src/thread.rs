@@ -49,6 +49,8 @@ pub(crate) struct Thread {
     pub(crate) since: Cell<Ps>,
     pub(crate) tally: Tally,
     pub(crate) held: RefCell<Vec<LockKind>>,
+    /// How many of those are held below the handler that runs.
+    pub(crate) held_below: Cell<usize>,
     /// When it begins, then when it ended.
     pub(crate) clock: Cell<Ps>,
 }
@@ -74,6 +76,7 @@ impl Thread {
             since: Cell::new(0),
             tally: Tally::default(),
             held: RefCell::new(Vec::new()),
+            held_below: Cell::new(0),
             clock: Cell::new(0),
         }
     }

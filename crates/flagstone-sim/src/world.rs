@@ -5,6 +5,7 @@
 //! lines travel, locks queue, work takes time, and all of it decides who runs next.
 
 use crate::costs::NS;
+use crate::options::Plant;
 use crate::predictor::Step;
 use crate::tally::bump;
 use crate::vm::{self, Vm};
@@ -14,8 +15,8 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use flagstone_core::base::{CpuId, NodeId, PageSize};
 use flagstone_core::platform::percpu::{exchange_owned, pop_owned, push_owned};
 use flagstone_core::platform::{
-    Access, CpuArea, Fault, Function, Line, OutOfMemory, Platform, RawLock, Reentered, SheafWord,
-    Slot, Work,
+    Access, CpuArea, Fault, Function, Line, LockKind, OutOfMemory, Planted, Platform, RawLock,
+    Reentered, SheafWord, Slot, Work,
 };
 
 /// The platform of the simulator.
@@ -187,7 +188,7 @@ unsafe impl Platform for Virtual {
     unsafe fn pop(area: CpuArea, slot: Slot) -> Option<NonNull<u8>> {
         let vm = vm::current();
         vm.slot_step();
-        if vm.options.faults.torn_slots {
+        if vm.options.faults.plant == Plant::TornSlots {
             // SAFETY: the caller's contract.
             return unsafe { vm.torn_pop(area, slot) };
         }
@@ -277,6 +278,23 @@ unsafe impl Platform for Virtual {
     #[inline]
     fn release_lock(lock: &RawLock) {
         vm::current().release(lock);
+    }
+
+    fn holds_from(kind: LockKind) -> bool {
+        vm::current().is_on_top_from(kind)
+    }
+
+    #[inline]
+    fn changed() {
+        let vm = vm::current();
+        if !vm.timed.get() {
+            vm.point();
+        }
+    }
+
+    #[inline]
+    fn planted(planted: Planted) -> bool {
+        vm::current().options.faults.plant == Plant::Core(planted)
     }
 
     #[inline]

@@ -320,7 +320,7 @@ fn random_interleaving_keeps_locks_exclusive_and_repeats_by_seed() {
         refuse: 0,
         switch: 300,
         migrate: 50,
-        torn_slots: false,
+        ..Faults::default()
     };
     let run = |seed| {
         let options = Options {

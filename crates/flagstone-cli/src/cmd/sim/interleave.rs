@@ -1,6 +1,7 @@
 //! `flagstone sim interleave`: random programs at every interleaving, until something breaks.
 
 use crate::exit::{Failure, Outcome};
+use flagstone_sim::Plant;
 use flagstone_sim::interleave::check;
 use rayon::prelude::*;
 use serde::Serialize;
@@ -22,7 +23,7 @@ pub(super) fn run(seeds: &[u64], json: bool) -> Outcome {
     let outcomes: Vec<_> = seeds
         .par_iter()
         .map(|&seed| {
-            let outcome = check(seed, false);
+            let outcome = check(seed, Plant::Nothing);
             bar.inc(1);
             outcome
         })
