@@ -16,7 +16,7 @@ fn main() {
         "-z,nodelete",
         "-z,now",
         "-Bsymbolic",
-        "-soname,libflagstone.so",
+        "-soname,libflagstone.so.0",
         &format!("-T,{folder}/layout.ld"),
     ] {
         println!("cargo::rustc-cdylib-link-arg=-Wl,{argument}");

@@ -5,6 +5,7 @@
 //!   tidy      lengths, unsafe files, leftovers, titles, links, invariant names
 //!   options   docs/options.md says what the code says (`options --write` writes it)
 //!   check     all of them
+//!   install   libraries, headers and the command, for others to build against
 //!   portable  not among them: builds and runs for musl and aarch64, as far as the tools are there
 //! ```
 //!
@@ -12,6 +13,7 @@
 //! them too. Exit status: 0 nothing found, 1 findings, 2 usage.
 
 mod documents;
+mod install;
 mod invariants;
 mod layers;
 mod links;
@@ -29,7 +31,8 @@ use std::process::ExitCode;
 use tree::Finding;
 use tree::Tree;
 
-const USAGE: &str = "usage: cargo xtask layers | tidy | options [--write] | check | portable";
+const USAGE: &str =
+    "usage: cargo xtask layers | tidy | options [--write] | check | portable | install ...";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -40,6 +43,9 @@ fn main() -> ExitCode {
     }
     if words == ["portable"] {
         return portable(&root);
+    }
+    if let ["install", words @ ..] = &words[..] {
+        return install(&root, words);
     }
     let tree = Tree::read(&root);
     let findings = match words[..] {
@@ -66,6 +72,16 @@ fn write_options(root: &Path) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{}: {error}", options::PATH);
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn install(root: &Path, words: &[&str]) -> ExitCode {
+    match install::run(root, words) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(line) => {
+            eprintln!("install: {line}");
             ExitCode::from(2)
         }
     }

@@ -159,13 +159,11 @@ pub unsafe extern "C" fn malloc_info(options: c_int, stream: *mut libc::FILE) ->
     0
 }
 
-/// Accepts every parameter glibc knows and changes nothing: they name parts of another design. 1
-/// for those, 0 for others.
+/// Refuses every parameter (0): those glibc knows name parts of another design, and what nobody does
+/// is not said to be done.
 #[unsafe(no_mangle)]
-pub extern "C" fn mallopt(parameter: c_int, _value: c_int) -> c_int {
-    /// `M_MXFAST`, and `M_ARENA_MAX` (-8) to `M_TRIM_THRESHOLD` (-1).
-    const KNOWN: core::ops::RangeInclusive<c_int> = -8..=-1;
-    c_int::from(parameter == 1 || KNOWN.contains(&parameter))
+pub extern "C" fn mallopt(_parameter: c_int, _value: c_int) -> c_int {
+    0
 }
 
 /// At exit: the statistics, if wanted, and the last look for double frees. Not where a report is

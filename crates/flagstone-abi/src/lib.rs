@@ -6,6 +6,8 @@
 //!   aligned   posix_memalign · aligned_alloc · memalign · valloc · pvalloc
 //!   cxx       operator new and delete, every form
 //!   inspect   malloc_usable_size · malloc_trim · mallinfo · malloc_stats · malloc_info · mallopt
+//!   objects   fs_cache_*, fs_sheaf_*: typed caches
+//!   control   flagstone_*: statistics, trim, knobs, version
 //!   ──────────────────────────────────────────────────────────────────────────────────────
 //!   start     what runs at load and at exit; handlers around fork
 //!   deepbind  plugins that would bypass the library
@@ -22,6 +24,7 @@
 
 mod aligned;
 mod c_abi;
+mod control;
 mod cxx;
 #[cfg(all(
     feature = "preload",
@@ -32,4 +35,5 @@ mod exit;
 mod hot;
 mod inspect;
 mod limits;
+mod objects;
 mod start;

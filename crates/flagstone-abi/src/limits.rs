@@ -47,7 +47,7 @@ unsafe fn change(pid: pid_t, resource: c_uint, new: *const rlimit, old: *mut rli
         return -1;
     }
     // A child that shares its parent's memory until it starts a program limits only itself.
-    if resource == libc::RLIMIT_AS && !new.is_null() && in_its_process() {
+    if resource == libc::RLIMIT_AS as c_uint && !new.is_null() && in_its_process() {
         blocks::fit_address_space();
     }
     0

@@ -169,7 +169,7 @@ fn address_space_limit() -> Option<usize> {
     // SAFETY: the kernel fills two 64-bit words, which is what the structure is.
     let result = unsafe {
         let old = limit.as_mut_ptr().cast();
-        prlimit(0, libc::RLIMIT_AS, core::ptr::null(), old)
+        prlimit(0, libc::RLIMIT_AS as c_uint, core::ptr::null(), old)
     };
     (result == 0 && limit[0] != u64::MAX).then(|| usize::try_from(limit[0]).unwrap_or(usize::MAX))
 }

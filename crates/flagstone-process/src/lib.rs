@@ -4,6 +4,8 @@
 //!   blocks   allocate and free, for all faces     account  where the bytes are
 //!   init     the one static heap, built at the first call that needs it
 //!   env      FLAGSTONE_<OPTION>, FLAGSTONE_CONF → Policy
+//!   knobs    figures and knobs by name
+//!   objects  typed caches
 //!   fork     handlers around fork                 line     text without allocation
 //!   report   where the memory went, for `flagstone run`
 //!   start    what a program with the heap linked in runs before `main`
@@ -19,7 +21,9 @@ pub mod blocks;
 pub mod env;
 pub mod fork;
 mod init;
+pub mod knobs;
 pub mod line;
+pub mod objects;
 pub mod report;
 pub mod start;
 

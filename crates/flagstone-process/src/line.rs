@@ -11,6 +11,12 @@ pub struct Line {
     len: usize,
 }
 
+impl Default for Line {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Line {
     /// An empty line.
     pub const fn new() -> Self {

@@ -27,6 +27,12 @@
 //! library.
 #![no_std]
 
+mod cache;
+mod statistics;
+
+pub use cache::{Cache, Constructed, Object, Prefilled};
+pub use statistics::{Statistics, statistics, trim};
+
 use core::alloc::{GlobalAlloc, Layout};
 use core::ptr::{NonNull, null_mut};
 #[cfg(feature = "alloc-override")]

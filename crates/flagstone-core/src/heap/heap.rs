@@ -209,6 +209,10 @@ impl<P: Platform> Heap<P> {
         };
         match ready.find(object) {
             Found::Object(cache) => {
+                if !cache.general {
+                    // SAFETY: obligation 1.
+                    return unsafe { ready.free_object(cache, object) };
+                }
                 self.before_cold(ready, address);
                 self.assert_not_freed(ready, cache, object);
                 // SAFETY: an object of the cache starts there, which the caller gives up.
@@ -262,7 +266,8 @@ impl<P: Platform> Heap<P> {
     #[inline]
     fn assert_not_freed(&self, ready: &Ready<P>, cache: &Cache, object: NonNull<u8>) {
         // SAFETY: an object of the cache starts there.
-        let marked = unsafe { self.gate.mark_of(cache.id().index()).is_on(object) };
+        let marked =
+            cache.general && unsafe { self.gate.mark_of(cache.id().index()).is_on(object) };
         if marked && ready.slabs.holds_free(cache, object) {
             P::fatal(Fault::DoubleFree, object.as_ptr());
         }

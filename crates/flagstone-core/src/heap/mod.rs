@@ -6,6 +6,7 @@
 //!   huge.rs       blocks beyond a zone's                    bootstrap.rs  building in place, once
 //!   huge_table.rs where they are                            kept.rs    freed ones for the next
 //!   mark.rs       by which a second free is suspected       fork.rs    all locks around a fork
+//!   objects.rs    objects of caches that the program made
 //!   strays.rs     those freed at the wrong moment           unlisted.rs  those allocated then
 //!   last_resort.rs  before a request is refused
 //! ```
@@ -27,6 +28,7 @@ mod huge_table;
 mod kept;
 mod last_resort;
 mod mark;
+mod objects;
 #[cfg(all(test, not(loom)))]
 mod program_tests;
 mod strays;

@@ -90,6 +90,8 @@ pub struct Cache {
     pub(crate) refill_whole: bool,
     pub(crate) object_size: u32,
     pub(crate) align: u32,
+    /// One of the general-purpose caches, whose free objects bear a mark.
+    pub(crate) general: bool,
     name: [u8; NAME_BYTES],
     /// Bytes asked for in the sampled allocations, and how many those were.
     pub(crate) sampled_bytes: AtomicU64,
@@ -145,6 +147,7 @@ impl Cache {
             refill_whole: making.refill_whole,
             object_size: request.object_size as u32,
             align: making.align as u32,
+            general: request.kmalloc,
             name,
             sampled_bytes: AtomicU64::new(0),
             samples: AtomicU64::new(0),
@@ -198,6 +201,11 @@ impl Cache {
     #[must_use]
     pub fn min_partial(&self) -> u32 {
         self.min_partial.load(Relaxed)
+    }
+
+    /// Sets how many empty slabs a node keeps on its partial list; nodes follow as slabs become empty.
+    pub fn set_min_partial(&self, slabs: u32) {
+        self.min_partial.store(slabs, Relaxed);
     }
 
     /// Whether a node with `nr_partial` slabs on its list gives an empty one back.
