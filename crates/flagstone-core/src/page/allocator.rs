@@ -10,11 +10,12 @@
 //!
 //! Locking: see the zone and the pageset; nothing here holds a lock itself.
 
+use super::buddy::TAILS_MAX;
 use super::build::Shares;
 use super::config::PageConfig;
 use super::descriptor::{Descriptor, PageKind, Spacing, flag};
 use super::memmap::Memmap;
-use super::zone::{Block, Zone, each_run};
+use super::zone::{Block, Zone, each_run, name_tails};
 use crate::base::{NodeId, Order, PageCount, PageSize, Pfn};
 use crate::platform::Platform;
 use crate::sync::Ordering::Relaxed;
@@ -147,7 +148,8 @@ impl<P: Platform> PageAllocator<P> {
         self.zone_of(pfn).node()
     }
 
-    /// The head of the live slab or run that holds a page; `None` if the page is free.
+    /// The head of the live slab or run that holds a page; `None` if the page is free, or inside a
+    /// run longer than [`TAILS_MAX`].
     #[inline]
     #[must_use]
     pub fn head_of(&self, pfn: Pfn) -> Option<Pfn> {
@@ -163,6 +165,22 @@ impl<P: Platform> PageAllocator<P> {
             }
             _ => None,
         }
+    }
+
+    /// Makes every page of a block longer than [`TAILS_MAX`] known to [`PageAllocator::head_of`]; of
+    /// shorter ones they are.
+    pub fn name_tails(&self, pfn: Pfn, pages: PageCount) {
+        if pages.0 > TAILS_MAX {
+            self.descriptor(pfn).pages.store(1, Relaxed);
+            name_tails(&self.map, pfn, pages);
+            self.descriptor(pfn).pages.store(pages.0 as u32, Relaxed);
+        }
+    }
+
+    /// Whether a free block of the largest order starts at `pfn` of which nothing is resident.
+    #[must_use]
+    pub fn is_whole(&self, pfn: Pfn) -> bool {
+        self.map.whole().has(pfn)
     }
 
     // ---- blocks and runs ----------------------------------------------------------------

@@ -3,6 +3,7 @@
 use super::*;
 use crate::page::PageConfig;
 use crate::page::Retention;
+use crate::page::buddy::TAILS_MAX;
 use crate::platform::OutOfMemory;
 use crate::platform::testing::{Setup, Testing, World};
 use crate::verify::check_pages;
@@ -61,7 +62,7 @@ fn a_run_grows_into_free_pages_behind_it_and_shrinks_again() {
     // SAFETY: the run is ours and live throughout.
     unsafe {
         assert!(pages.grow_run(run, PageCount(3), PageCount(700)));
-        assert_eq!(pages.head_of(run.plus(PageCount(699))), Some(run));
+        assert_eq!(pages.head_of(run), Some(run));
         pages.shrink_run(run, PageCount(700), PageCount(2));
         let next = pages.alloc_run(PageCount(1), NODE).expect("room").pfn;
         assert!(!pages.grow_run(run, PageCount(2), PageCount(1024)) || next.0 > run.0 + 1024);
@@ -153,7 +154,9 @@ fn every_page_size_works_alike() {
             })
             .into();
         for (pfn, n) in runs {
-            let address = pages.address(pfn.plus(PageCount(n.0 - 1)));
+            // The tails of longer runs name no head.
+            let known = if n.0 > TAILS_MAX { 1 } else { n.0 };
+            let address = pages.address(pfn.plus(PageCount(known - 1)));
             assert_eq!(
                 pages
                     .pfn_of(address.as_ptr())
@@ -186,4 +189,52 @@ fn an_address_outside_what_was_ever_used_belongs_to_no_page() {
         None
     );
     assert_eq!(pages.pfn_of(core::ptr::null()), None);
+}
+
+#[test]
+fn a_long_run_writes_one_descriptor_and_a_long_slab_says_where_its_pages_belong() {
+    let (_world, pages) = built(Setup::default(), &small(32 << 20));
+    let whole = Order::MAX.pages();
+    let run = pages.alloc_run(whole, NODE).expect("room").pfn;
+    let inner = || (1..whole.0).map(|distance| run.plus(PageCount(distance)));
+    assert!(inner().all(|pfn| pages.descriptor(pfn).kind() == PageKind::Unused));
+    pages.name_tails(run, whole);
+    assert!(inner().all(|pfn| pages.head_of(pfn) == Some(run)));
+    // SAFETY: allocated above, freed once.
+    unsafe { pages.free_run(run, whole) };
+    assert_eq!(check_pages(&pages), Ok(()));
+    let short = PageCount(TAILS_MAX);
+    let run = pages.alloc_run(whole, NODE).expect("room").pfn;
+    // SAFETY: allocated above, shortened and freed once.
+    unsafe {
+        pages.shrink_run(run, whole, short);
+        assert_eq!(pages.head_of(run.plus(PageCount(TAILS_MAX - 1))), Some(run));
+        assert_eq!(check_pages(&pages), Ok(()));
+        pages.free_run(run, short);
+    }
+    assert_eq!(check_pages(&pages), Ok(()));
+}
+
+#[test]
+fn freed_blocks_that_nobody_touched_leave_no_descriptors() {
+    let (_world, pages) = built(Setup::default(), &small(512 << 20));
+    for round in 0..2 {
+        let take = |_| pages.alloc_run(Order::MAX.pages(), NODE).expect("room").pfn;
+        let blocks: Vec<_> = (0..100).map(take).collect();
+        assert_eq!(check_pages(&pages), Ok(()));
+        for pfn in blocks {
+            // SAFETY: allocated above, freed once.
+            unsafe { pages.free_run(pfn, Order::MAX.pages()) };
+        }
+        pages.trim(0);
+        assert_eq!(check_pages(&pages), Ok(()));
+        let after = pages.snapshot();
+        assert_eq!(
+            (after.total.idle_blocks, after.total.in_use_pages),
+            (100, 0),
+            "{round}"
+        );
+        // A byte and a bit for each page, and nothing else.
+        assert_eq!(after.memmap_resident_bytes, 100 * 1024 * 9 / 8);
+    }
 }

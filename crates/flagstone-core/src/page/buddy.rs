@@ -16,18 +16,25 @@
 //!   exactly when it is not empty.
 //! - `buddy.released`: a block on a released list has no resident bit; any other has one.
 //! - `buddy.bare`: long released blocks whose descriptors were given back too are behind all
-//!   others of their list, and their head claims no tails.
+//!   others of their list, and their head claims no tails. Those of the largest order are on no list
+//!   at all (`whole.rs`).
 //! - `page.tails`: the first `pages` pages of any head (free or not) other than the head itself
-//!   are tails that name it, so that a block allocated again at the same place needs no writes.
+//!   are tails that name it, so that a block allocated again at the same place needs no writes. Runs
+//!   longer than [`TAILS_MAX`] name none: there `pages` is the length alone.
 //!
 //! Locking: the zone's. Cost: a list operation and two or three descriptors per step of order.
 
-use super::descriptor::{PageKind, flag};
+use super::descriptor::{Descriptor, PageKind, flag};
 use super::list::PageList;
 use super::memmap::Memmap;
 use crate::base::{Order, PageCount, Pfn};
 use crate::platform::{Access, Line, Platform, Work};
 use crate::sync::Ordering::Relaxed;
+
+/// Longest block in pages whose tails name their head. Why 64: no slab of the default policy is longer,
+/// and longer runs are found by their head alone, so that a block of 4 MiB that the program never
+/// touches costs one descriptor and not 32 KiB of them. Slabs that are longer name theirs themselves.
+pub(crate) const TAILS_MAX: usize = 64;
 
 /// Orders a zone keeps lists for.
 pub const ORDERS: usize = Order::MAX.get() as usize + 1;
@@ -76,6 +83,9 @@ pub(crate) struct FreeAreas {
     areas: [Area; 2],
     bare_pages: usize,
     bare_blocks: usize,
+    idle_blocks: usize,
+    /// No idle block lies before this one.
+    idle_from: Pfn,
     end: Pfn,
     pages: usize,
     resident: usize,
@@ -88,6 +98,8 @@ impl FreeAreas {
             areas: [Area::new(), Area::new()],
             bare_pages: 0,
             bare_blocks: 0,
+            idle_blocks: 0,
+            idle_from: start,
             end: start,
             pages: 0,
             resident: 0,
@@ -110,8 +122,15 @@ impl FreeAreas {
     }
 
     /// Blocks of `order` on the resident or the released list.
-    pub(crate) const fn count(&self, order: Order, released: bool) -> u32 {
-        self.areas[released as usize].counts[order.get() as usize]
+    pub(crate) fn count(&self, order: Order, released: bool) -> u32 {
+        let listed = self.areas[usize::from(released)].counts[order.get() as usize];
+        let idle = released && order == Order::MAX;
+        listed + if idle { self.idle_blocks as u32 } else { 0 }
+    }
+
+    /// Free blocks of the largest order that are on no list.
+    pub(crate) const fn idle_blocks(&self) -> usize {
+        self.idle_blocks
     }
 
     /// The list of one order, for `verify`.
@@ -136,7 +155,13 @@ impl FreeAreas {
     ) -> Option<Taken> {
         let (found, released) = match self.areas[0].smallest_from(order) {
             Some(found) => (found, false),
-            None => (self.areas[1].smallest_from(order)?, true),
+            None => match self.areas[1].smallest_from(order) {
+                Some(found) => (found, true),
+                None => {
+                    let pfn = self.take_idle(map)?;
+                    return Some(self.split_to::<P>(map, pfn, Order::MAX, most, true));
+                }
+            },
         };
         let pfn = self.areas[usize::from(released)].lists[found.get() as usize].head();
         self.unlink::<P>(map, pfn, found, released);
@@ -184,11 +209,33 @@ impl FreeAreas {
         let pfn = self.end;
         self.end = pfn.plus(order.pages());
         if order == Order::MAX {
-            self.put_bare::<P>(map, pfn, order);
+            self.put_idle(map, pfn);
             return;
         }
         map.descriptor(pfn).pages.store(1, Relaxed);
         self.free::<P>(map, pfn, order);
+    }
+
+    /// Adds a block of the largest order of which nothing is resident, its descriptors included.
+    pub(super) fn put_idle(&mut self, map: &Memmap, pfn: Pfn) {
+        map.whole().idle.set(pfn);
+        self.idle_from = self.idle_from.min(pfn);
+        self.idle_blocks += 1;
+        self.pages += Order::MAX.pages().0;
+    }
+
+    /// Takes the lowest of them.
+    pub(super) fn take_idle(&mut self, map: &Memmap) -> Option<Pfn> {
+        if self.idle_blocks == 0 {
+            return None;
+        }
+        let pfn = map.whole().idle.first(self.idle_from, self.end)?;
+        map.whole().idle.clear(pfn);
+        self.idle_from = pfn.plus(Order::MAX.pages());
+        self.idle_blocks -= 1;
+        self.pages -= Order::MAX.pages().0;
+        map.descriptor(pfn).pages.store(1, Relaxed);
+        Some(pfn)
     }
 
     /// Takes a long released block whose descriptors are still resident, the longest first.
@@ -290,11 +337,7 @@ impl FreeAreas {
         while left > 0 {
             let order = largest_block(at, left);
             let head = map.descriptor(at);
-            let tails = if at == pfn {
-                head.pages.load(Relaxed)
-            } else {
-                1
-            };
+            let tails = if at == pfn { tails_of(head) } else { 1 };
             head.pages.store(tails.min(order.pages().0 as u32), Relaxed);
             self.free::<P>(map, at, order);
             at = at.plus(order.pages());
@@ -427,6 +470,12 @@ pub(super) fn largest_block(pfn: Pfn, pages: usize) -> Order {
     let fits = crate::base::ilog2(pages as u64);
     let order = pfn.0.trailing_zeros().min(fits).min(Order::MAX.get());
     Order::new(order).unwrap_or(Order::ZERO)
+}
+
+/// Pages that name the block's head, the head included.
+fn tails_of(head: &Descriptor) -> u32 {
+    let pages = head.pages.load(Relaxed);
+    if pages as usize > TAILS_MAX { 1 } else { pages }
 }
 
 const fn up(order: Order) -> Order {

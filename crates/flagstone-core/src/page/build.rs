@@ -10,6 +10,7 @@ use super::config::PageConfig;
 use super::descriptor::Spacing;
 use super::memmap::{Layout, Memmap};
 use super::pageset::Pageset;
+use super::whole::Whole;
 use super::zone::{Zone, ZonePlan};
 use super::zone_size::Managed;
 use crate::base::{CpuId, NodeId, Order, PageSize, Pfn};
@@ -45,19 +46,22 @@ impl Shares {
     }
 }
 
-/// The control part: zones, then pagesets.
+/// The control part: zones, then pagesets, then the bits of whole blocks.
 struct Control {
     bytes: usize,
     pagesets: usize,
+    whole: usize,
 }
 
 impl Control {
-    fn of<P: Platform>(zones: u32, cpus: u32) -> Self {
+    fn of<P: Platform>(zones: u32, cpus: u32, pages: usize) -> Self {
         let pagesets =
             (zones as usize * size_of::<Zone<P>>()).next_multiple_of(align_of::<Pageset>());
+        let whole = pagesets + zones as usize * cpus as usize * size_of::<Pageset>();
         Self {
-            bytes: pagesets + zones as usize * cpus as usize * size_of::<Pageset>(),
+            bytes: whole + Whole::bytes(pages),
             pagesets,
+            whole,
         }
     }
 }
@@ -99,12 +103,12 @@ impl<P: Platform> PageAllocator<P> {
         let pages = span >> page_size.shift();
         let cpus = P::cpu_count();
         let shares = Shares::of(pages, u32::from(P::node_count()));
-        let control = Control::of::<P>(shares.zones, cpus);
+        let control = Control::of::<P>(shares.zones, cpus, pages);
         let layout = Layout::of(page_size, control.bytes, span, Spacing::of(&config.policy));
         let (bytes, align) = layout.reservation();
         let start = P::reserve(bytes, align)?;
-        // SAFETY: `start` is that reservation.
-        let (map, control_at) = unsafe { Memmap::new(start, &layout, page_size) };
+        // SAFETY: `start` is that reservation; control is committed next.
+        let (map, control_at) = unsafe { Memmap::new(start, &layout, page_size, control.whole) };
         // SAFETY: whole pages of the reservation.
         if unsafe { P::commit(control_at, layout.control) }.is_err() {
             // SAFETY: nobody has used the reservation.

@@ -18,6 +18,7 @@
 
 use super::descriptor::{Descriptor, Spacing};
 use super::resident::Resident;
+use super::whole::Whole;
 use crate::base::{Order, PageCount, PageSize, Pfn};
 use crate::platform::{OutOfMemory, Platform, RawLock};
 use crate::sync::AtomicUsize;
@@ -78,6 +79,7 @@ pub struct Memmap {
     descriptors: NonNull<u8>,
     spacing: Spacing,
     resident: Resident,
+    whole: Whole,
     page_size: PageSize,
     pages: u32,
     /// Bytes of data, counted from the base, whose page map may be read (`memmap.limit`).
@@ -91,14 +93,17 @@ unsafe impl Send for Memmap {}
 unsafe impl Sync for Memmap {}
 
 impl Memmap {
-    /// The parts of `reservation`, laid out by `layout`; also answers where control starts.
+    /// The parts of `reservation`, laid out by `layout`; also answers where control starts, in which
+    /// the bits of whole blocks lie at `whole`.
     ///
     /// # Safety
     /// 1. `reservation` starts a live reservation of `layout.reservation()`.
+    /// 2. Control has room for the bits there, and is committed before any is used.
     pub(super) unsafe fn new(
         reservation: NonNull<u8>,
         layout: &Layout,
         page_size: PageSize,
+        whole: usize,
     ) -> (Self, NonNull<u8>) {
         // SAFETY: obligation 1: all offsets stay inside the reservation.
         let at = |offset: usize| unsafe { reservation.byte_add(offset) };
@@ -106,6 +111,7 @@ impl Memmap {
         let map = control + layout.control;
         let resident = map + layout.map;
         let descriptors = resident + layout.resident;
+        let pages = layout.data >> page_size.shift();
         let memmap = Self {
             data: at(descriptors + layout.descriptors),
             map: at(map),
@@ -113,8 +119,10 @@ impl Memmap {
             spacing: layout.spacing,
             // SAFETY: obligation 1; committed before use by `commit`.
             resident: unsafe { Resident::new(at(resident).cast()) },
+            // SAFETY: obligation 2.
+            whole: unsafe { Whole::new(at(control + whole).cast(), pages) },
             page_size,
-            pages: (layout.data >> page_size.shift()) as u32,
+            pages: pages as u32,
             limit: AtomicUsize::new(0),
         };
         (memmap, at(control))
@@ -159,6 +167,12 @@ impl Memmap {
     #[inline]
     pub(crate) const fn resident(&self) -> &Resident {
         &self.resident
+    }
+
+    /// Which blocks of the largest order are free and whole.
+    #[inline]
+    pub(crate) const fn whole(&self) -> &Whole {
+        &self.whole
     }
 
     /// A page's descriptor. The page must lie below its zone's frontier.
@@ -236,8 +250,9 @@ impl Memmap {
             .then_some(Pfn((offset >> self.page_size.shift()) as u32))
     }
 
-    /// The descriptors of a block that need not be resident while it is free: all but those in
-    /// the system page of its head's. `None` if there are none.
+    /// The descriptors of free blocks that need not be resident: all but those in the system page of
+    /// the head's, or all of blocks of the largest order, which are on no list. `None` if there are
+    /// none.
     pub(super) fn idle_descriptors(
         &self,
         pfn: Pfn,
@@ -245,7 +260,8 @@ impl Memmap {
     ) -> Option<(NonNull<u8>, usize)> {
         let page = self.page_size.bytes();
         let each = self.spacing.bytes();
-        let from = (pfn.index() * each + each).next_multiple_of(page);
+        let head = if pages < Order::MAX.pages() { each } else { 0 };
+        let from = (pfn.index() * each + head).next_multiple_of(page);
         let to = ((pfn.index() + pages.0) * each) & !(page - 1);
         if from >= to {
             return None;

@@ -11,6 +11,7 @@
 //!     │   ├ keep      how much free memory stays resident
 //!     │   └ release   giving the rest back to the system
 //!     └ memmap  descriptors, page map, resident bits, all in one reservation
+//!         └ whole   a bit for each free block of the largest order of which nothing is resident
 //! ```
 
 pub mod allocator;
@@ -32,6 +33,7 @@ mod snapshot;
 mod span;
 pub(crate) mod stack;
 mod upkeep;
+pub(crate) mod whole;
 pub(crate) mod zone;
 mod zone_size;
 

@@ -6,8 +6,8 @@
 //!   lock   put them back as released blocks, merging
 //! ```
 //!
-//! Blocks of the largest order that are wholly given back lose their descriptors too: a peak of
-//! 2 GiB would otherwise leave 32 MiB of them behind.
+//! Long blocks that are wholly given back lose their descriptors too: a peak of 2 GiB would otherwise
+//! leave 32 MiB of them behind. Those of the largest order become whole blocks (`whole.rs`).
 //!
 //! No thread of ours: whoever frees the page too many does it, and brings the zone down to three
 //! quarters of its bound, so that the next call is some megabytes away. One giver per zone at a
@@ -21,7 +21,7 @@ use super::buddy::Taken;
 use super::descriptor::PageKind;
 use super::memmap::Memmap;
 use super::zone::{Zone, ZoneCore};
-use crate::base::{PageCount, Pfn};
+use crate::base::{Order, PageCount, Pfn};
 use crate::platform::{Access, Line, Platform, Work};
 use crate::sync::Ordering::Relaxed;
 
@@ -87,7 +87,7 @@ impl<P: Platform> Zone<P> {
                 return given_back;
             }
         }
-        while let Some(round) = self.park_dense(map) {
+        while let Some(mut round) = self.park_dense(map) {
             round.decommit_descriptors::<P>(map);
             if !self.unpark_bare(map, &round) {
                 break;
@@ -108,7 +108,11 @@ impl<P: Platform> Zone<P> {
             let Some(taken) = core.areas.take_dense::<P>(map) else {
                 break;
             };
-            round.add::<P>(&mut core, map, taken);
+            if taken.order == Order::MAX {
+                round.add_whole::<P>(&mut core, map, taken.pfn);
+            } else {
+                round.add::<P>(&mut core, map, taken);
+            }
         }
         (round.len > 0).then_some(round)
     }
@@ -116,7 +120,7 @@ impl<P: Platform> Zone<P> {
     /// Whether another giver is at work; takes over from one that had to leave its blocks.
     fn others_give(&self, core: &mut ZoneCore, map: &Memmap) -> bool {
         if core.releasing && self.shared.left_parked.swap(false, Relaxed) {
-            Self::put_back_parked(core, map);
+            Self::put_back_parked(self.start(), core, map);
         }
         core.releasing
     }
@@ -128,8 +132,13 @@ impl<P: Platform> Zone<P> {
             return false;
         };
         for &(pfn, pages) in &round.blocks[..round.len] {
-            core.parked.remove(map, pfn);
             core.parked_pages -= pages as usize;
+            if pages as usize == Order::MAX.pages().0 {
+                map.whole().parked.clear(pfn);
+                core.areas.put_idle(map, pfn);
+                continue;
+            }
+            core.parked.remove(map, pfn);
             let order = map.descriptor(pfn).order();
             core.areas.put_bare::<P>(map, pfn, order);
         }
@@ -192,17 +201,24 @@ impl<P: Platform> Zone<P> {
             return;
         };
         if core.releasing && core.giver != P::token() {
-            Self::put_back_parked(&mut core, map);
+            Self::put_back_parked(self.start(), &mut core, map);
             let _ = self.publish_free(&mut core);
         }
     }
 
-    fn put_back_parked(core: &mut ZoneCore, map: &Memmap) {
+    fn put_back_parked(start: Pfn, core: &mut ZoneCore, map: &Memmap) {
         while let Some(pfn) = core.parked.pop_head(map) {
             let pages = map.descriptor(pfn).order().pages();
             core.parked_pages -= pages.0;
             // What was resident may not be any more: calling it resident is safe.
             core.areas.free_range::<P>(map, pfn, pages);
+        }
+        let mut from = start;
+        while let Some(pfn) = map.whole().parked.first(from, core.areas.frontier()) {
+            from = pfn.plus(Order::MAX.pages());
+            map.whole().parked.clear(pfn);
+            core.parked_pages -= Order::MAX.pages().0;
+            core.areas.put_idle(map, pfn);
         }
         core.releasing = false;
     }
@@ -227,39 +243,71 @@ impl Round {
         self.len += 1;
     }
 
-    /// Gives the blocks' descriptors back, but for the heads'.
-    fn decommit_descriptors<P: Platform>(&self, map: &Memmap) {
-        for &(pfn, pages) in &self.blocks[..self.len] {
-            if let Some((start, bytes)) = map.idle_descriptors(pfn, PageCount(pages as usize)) {
-                // SAFETY: whole committed pages of descriptors of a parked block's inner pages:
-                // nobody reads them under a lock, and without one zeroes mean a free page.
-                unsafe { P::decommit(start, bytes) };
-            }
-        }
+    /// Parks a block of the largest order by its bit, so that not even its head's descriptor is needed.
+    fn add_whole<P: Platform>(&mut self, core: &mut ZoneCore, map: &Memmap, pfn: Pfn) {
+        let pages = Order::MAX.pages();
+        map.descriptor(pfn).set_kind(PageKind::Unused);
+        map.whole().parked.set(pfn);
+        core.parked_pages += pages.0;
+        core.releasing = true;
+        core.giver = P::token();
+        self.blocks[self.len] = (pfn, pages.0 as u32);
+        self.len += 1;
     }
 
-    /// Gives the blocks' memory back, neighbours in one call.
-    fn decommit<P: Platform>(&mut self, map: &Memmap) {
+    /// Gives the blocks' descriptors back, but for the heads' of blocks on lists; those of neighbours of
+    /// the largest order in one call.
+    fn decommit_descriptors<P: Platform>(&mut self, map: &Memmap) {
+        let whole = Order::MAX.pages().0 as u32;
+        self.each_stretch(
+            |pages| pages == whole,
+            |first, pages| {
+                if let Some((start, bytes)) = map.idle_descriptors(first, PageCount(pages)) {
+                    // SAFETY: whole committed pages of descriptors of parked blocks that no list
+                    // needs: nobody reads them under a lock, and without one zeroes mean a free page.
+                    unsafe { P::decommit(start, bytes) };
+                }
+            },
+        );
+    }
+
+    /// Calls `visit` with every stretch of neighbours that `joins` lets join, by their length.
+    fn each_stretch(&mut self, joins: impl Fn(u32) -> bool, mut visit: impl FnMut(Pfn, usize)) {
         let blocks = &mut self.blocks[..self.len];
         blocks.sort_unstable_by_key(|&(pfn, _)| pfn.0);
         let mut at = 0;
         while at < blocks.len() {
             let (first, mut pages) = blocks[at];
+            let joining = joins(pages);
             at += 1;
-            while at < blocks.len() && blocks[at].0.0 == first.0 + pages {
+            while joining
+                && at < blocks.len()
+                && blocks[at].0.0 == first.0 + pages
+                && joins(blocks[at].1)
+            {
                 pages += blocks[at].1;
                 at += 1;
             }
-            P::touch(
-                Line::Page,
-                (&raw const *map.descriptor(first)).cast(),
-                Access::Read,
-            );
-            P::work(Work::Pages(pages));
-            let bytes = PageCount(pages as usize).bytes(map.page_size());
-            // SAFETY: whole committed pages of free blocks that only this round holds.
-            unsafe { P::decommit(map.address(first), bytes) };
+            visit(first, pages as usize);
         }
+    }
+
+    /// Gives the blocks' memory back, neighbours in one call.
+    fn decommit<P: Platform>(&mut self, map: &Memmap) {
+        self.each_stretch(
+            |_| true,
+            |first, pages| {
+                P::touch(
+                    Line::Page,
+                    (&raw const *map.descriptor(first)).cast(),
+                    Access::Read,
+                );
+                P::work(Work::Pages(pages as u32));
+                let bytes = PageCount(pages).bytes(map.page_size());
+                // SAFETY: whole committed pages of free blocks that only this round holds.
+                unsafe { P::decommit(map.address(first), bytes) };
+            },
+        );
     }
 }
 

@@ -33,6 +33,8 @@ pub struct ZoneSnapshot {
     pub bare_pages: usize,
     /// How many such blocks there are.
     pub bare_blocks: usize,
+    /// Free blocks of the largest order whose descriptors are not resident at all.
+    pub idle_blocks: usize,
     /// Resident free pages the zone may keep.
     pub keep_pages: usize,
     /// Pages the zone counts as its own: its span, or its share of the memory limit.
@@ -91,6 +93,7 @@ impl ZoneSnapshot {
         }
         self.bare_pages += other.bare_pages;
         self.bare_blocks += other.bare_blocks;
+        self.idle_blocks += other.idle_blocks;
         self.keep_pages = self.keep_pages.saturating_add(other.keep_pages);
         self.managed_pages += other.managed_pages;
         self.marks.min += other.marks.min;
@@ -155,6 +158,7 @@ impl<P: Platform> Zone<P> {
             released_blocks: blocks(true),
             bare_pages: core.areas.bare_pages(),
             bare_blocks: core.areas.bare_blocks(),
+            idle_blocks: core.areas.idle_blocks(),
             keep_pages: core.keep.bound(self.live(&core)),
             managed_pages: self.size().pages(),
             marks: self.size().marks(),

@@ -11,7 +11,7 @@ use super::allocator::PageAllocator;
 use super::pageset::{PagesetCounters, PagesetSnapshot};
 use super::snapshot::{PageSnapshot, ZoneSnapshot};
 use super::zone::Zone;
-use crate::base::{CpuId, NodeId, PageCount};
+use crate::base::{CpuId, NodeId, Order, PageCount, Pfn};
 use crate::platform::Platform;
 use crate::sync::Ordering::Relaxed;
 
@@ -128,7 +128,10 @@ impl<P: Platform> PageAllocator<P> {
         let each = self.memmap().spacing().bytes();
         // Of each bare block one page of descriptors stays.
         let stays = total.bare_blocks * self.page_size().bytes();
-        let idle = (total.bare_pages * each).saturating_sub(stays);
+        let whole = Order::MAX.pages();
+        let block = self.memmap().idle_descriptors(Pfn(0), whole);
+        let idle = (total.bare_pages * each).saturating_sub(stays)
+            + total.idle_blocks * block.map_or(0, |(_, bytes)| bytes);
         total.frontier_pages * (each + 1) + total.frontier_pages / 8 - idle
     }
 

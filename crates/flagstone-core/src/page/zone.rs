@@ -17,7 +17,7 @@
 //! gets nothing from the zone; what it frees waits on the `deferred` stack, which the next holder
 //! empties.
 
-use super::buddy::{FreeAreas, Taken};
+use super::buddy::{FreeAreas, TAILS_MAX, Taken};
 use super::config::PageConfig;
 use super::descriptor::{Descriptor, PageKind};
 use super::keep::Keep;
@@ -324,7 +324,12 @@ impl<P: Platform> Zone<P> {
     pub(super) unsafe fn shrink(&self, map: &Memmap, pfn: Pfn, old: PageCount, new: PageCount) {
         let tail = pfn.plus(new);
         let rest = PageCount(old.0 - new.0);
-        map.descriptor(pfn).pages.store(new.0 as u32, Relaxed);
+        if old.0 > TAILS_MAX {
+            map.descriptor(pfn).pages.store(1, Relaxed);
+            set_tails(map, pfn, new);
+        } else {
+            map.descriptor(pfn).pages.store(new.0 as u32, Relaxed);
+        }
         map.descriptor(tail).pages.store(1, Relaxed);
         // SAFETY: obligation 1: the tail is nobody else's.
         unsafe { self.free_pages(map, tail, rest) };
@@ -496,16 +501,24 @@ pub(crate) fn each_run(bits: u32, mut visit: impl FnMut(usize, usize)) {
     }
 }
 
-/// Makes the pages of a block name its head, and the head say how many there are.
+/// Makes the pages of a block name its head, unless it is longer than [`TAILS_MAX`], and the head say
+/// how many there are.
 ///
 /// The block is the caller's already, so no lock is needed (`page.tails`).
 pub(super) fn set_tails(map: &Memmap, pfn: Pfn, pages: PageCount) {
     let head = map.descriptor(pfn);
-    let known = head.pages.load(Relaxed).max(1) as usize;
+    if pages.0 <= TAILS_MAX {
+        name_tails(map, pfn, pages);
+    }
+    head.pages.store(pages.0 as u32, Relaxed);
+}
+
+/// Makes the pages of a block name its head, but for those that do.
+pub(super) fn name_tails(map: &Memmap, pfn: Pfn, pages: PageCount) {
+    let known = map.descriptor(pfn).pages.load(Relaxed).max(1) as usize;
     for distance in known..pages.0 {
         let tail: &Descriptor = map.descriptor(pfn.plus(PageCount(distance)));
         tail.set_kind(PageKind::Tail);
         tail.pages.store(distance as u32, Relaxed);
     }
-    head.pages.store(pages.0 as u32, Relaxed);
 }

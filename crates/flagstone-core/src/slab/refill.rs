@@ -151,6 +151,7 @@ impl<P: Platform> Slabs<P> {
             false => geometry.pages().0 as u32,
         }));
         let pfn = block.pfn;
+        self.pages().name_tails(pfn, geometry.pages());
         self.describe_slab(cache, pfn);
         // SAFETY: just described; nobody else knows it.
         let slab = unsafe { Slab::at(self, cache, pfn) };

@@ -11,7 +11,7 @@
 use super::ledger::{Ledger, Line};
 use super::residency::PageBits;
 use super::survey::CacheSurvey;
-use crate::base::{CacheId, PageCount, Pfn};
+use crate::base::{CacheId, Order, PageCount, Pfn};
 use crate::page::{Descriptor, PageKind, flag};
 use crate::platform::{MAX_CACHES, Platform};
 use crate::slab::{Slab, Slabs};
@@ -39,7 +39,13 @@ pub(super) fn heads<P: Platform>(
         while at < end {
             let head = slabs.pages().descriptor(at);
             let left = (end.0 - at.0) as usize;
-            let length = PageCount(length_of(head).clamp(1, left));
+            let whole = slabs.pages().is_whole(at);
+            let pages = if whole {
+                Order::MAX.pages().0
+            } else {
+                length_of(head)
+            };
+            let length = PageCount(pages.clamp(1, left));
             visit(at, head, length);
             at = at.plus(length);
         }
@@ -68,6 +74,7 @@ fn place<P: Platform>(
     let whole = length.bytes(page_size) as u64;
     let resident = PageCount(bits.count(pfn, length)).bytes(page_size) as u64;
     match head.kind() {
+        PageKind::Unused if slabs.pages().is_whole(pfn) => ledger.released += whole,
         PageKind::Buddy => {
             ledger.add(Line::FreePages, resident);
             ledger.released += whole - resident;

@@ -9,7 +9,7 @@
 //! The layer must be at rest: no other thread is inside it while a check walks.
 
 use crate::base::{CpuId, Order, PageCount, Pfn};
-use crate::page::buddy::FreeAreas;
+use crate::page::buddy::{FreeAreas, TAILS_MAX};
 use crate::page::zone::Zone;
 use crate::page::{Memmap, ORDERS, PageAllocator, PageKind, flag};
 use crate::platform::Platform;
@@ -44,6 +44,7 @@ struct Found {
     parked: usize,
     live: usize,
     bare_pages: usize,
+    idle: usize,
 }
 
 /// Checks every zone, list and count of the page layer.
@@ -101,6 +102,10 @@ fn walk<P: Platform>(pages: &PageAllocator<P>, zone: &Zone<P>) -> Result<Found, 
     let mut pfn = zone.start();
     while pfn < zone.frontier() {
         let page = map.descriptor(pfn);
+        if map.whole().has(pfn) {
+            pfn = check_whole(map, pfn, &mut found)?;
+            continue;
+        }
         let by_order = page.order().pages().0;
         let length = match page.kind() {
             PageKind::Buddy => {
@@ -143,6 +148,20 @@ fn walk<P: Platform>(pages: &PageAllocator<P>, zone: &Zone<P>) -> Result<Found, 
     Ok(found)
 }
 
+/// A block of the largest order with a bit; answers where the next block starts.
+fn check_whole(map: &Memmap, pfn: Pfn, found: &mut Found) -> Result<Pfn, Broken> {
+    let whole = map.whole();
+    let idle = whole.idle.has(pfn) && !whole.parked.has(pfn);
+    let unlisted = map.descriptor(pfn).kind() == PageKind::Unused;
+    ensure(idle && unlisted, "whole.alone", pfn)?;
+    let resident = map.resident().any(pfn, Order::MAX.pages());
+    ensure(!resident, "buddy.released", pfn)?;
+    found.blocks[1][Order::MAX.get() as usize] += 1;
+    found.free += Order::MAX.pages().0;
+    found.idle += 1;
+    Ok(pfn.plus(Order::MAX.pages()))
+}
+
 fn check_free<P: Platform>(map: &Memmap, zone: &Zone<P>, pfn: Pfn, found: &mut Found) -> Checked {
     let page = map.descriptor(pfn);
     let order = page.order();
@@ -168,9 +187,10 @@ fn check_free<P: Platform>(map: &Memmap, zone: &Zone<P>, pfn: Pfn, found: &mut F
     ensure(!pair, "buddy.no-free-buddy-pair", pfn)
 }
 
-/// Every page of a live block finds its head.
+/// Every page of a live block that is not too long finds its head.
 fn check_live<P: Platform>(pages: &PageAllocator<P>, pfn: Pfn, length: usize) -> Checked {
-    for distance in 0..length {
+    let known = if length > TAILS_MAX { 1 } else { length };
+    for distance in 0..known {
         let at = pfn.plus(PageCount(distance));
         ensure(pages.head_of(at) == Some(pfn), "page.head-known", at)?;
     }
@@ -181,6 +201,10 @@ fn check_live<P: Platform>(pages: &PageAllocator<P>, pfn: Pfn, length: usize) ->
 fn check_tails(map: &Memmap, pfn: Pfn, length: usize) -> Checked {
     let claimed = map.descriptor(pfn).pages.load(Relaxed) as usize;
     ensure(0 < claimed && claimed <= length, "page.tails", pfn)?;
+    let kind = map.descriptor(pfn).kind();
+    if claimed > TAILS_MAX && matches!(kind, PageKind::Run | PageKind::Parked) {
+        return Ok(());
+    }
     for distance in 1..claimed {
         let at = pfn.plus(PageCount(distance));
         let tail = map.descriptor(at);
@@ -212,8 +236,10 @@ fn check_areas(map: &Memmap, areas: &FreeAreas, found: &Found) -> Checked {
                 blocks += 1;
             }
             ensure(list.tail() == before, "list.linked", before)?;
+            let whole = released && order == Order::MAX;
+            let idle = if whole { areas.idle_blocks() as u32 } else { 0 };
             ensure(
-                blocks == areas.count(order, released),
+                blocks + idle == areas.count(order, released),
                 "buddy.counts",
                 before,
             )?;
@@ -221,9 +247,14 @@ fn check_areas(map: &Memmap, areas: &FreeAreas, found: &Found) -> Checked {
             ensure(masked == (blocks > 0), "buddy.counts", before)?;
             // Blocks deferred when the walk went by are free only now.
             let walked = found.blocks[usize::from(released)][index];
-            ensure(blocks == walked || found.parked > 0, "buddy.counts", before)?;
+            ensure(
+                blocks + idle == walked || found.parked > 0,
+                "buddy.counts",
+                before,
+            )?;
         }
     }
+    ensure(areas.idle_blocks() == found.idle, "whole.alone", Pfn::NONE)?;
     let bare = areas.bare_pages() == found.bare_pages;
     ensure(bare || found.parked > 0, "buddy.bare", Pfn::NONE)?;
     let settled = found.parked > 0;
