@@ -2,6 +2,7 @@
 //! installed is named with the package that has it.
 
 mod conditions;
+mod confined;
 mod footprint;
 mod languages;
 mod launcher;

@@ -7,9 +7,10 @@
 
 use core::ffi::{c_char, c_int, c_void};
 use core::fmt::Write;
+use flagstone_linux::{filter, observe, process};
 use flagstone_process::account::Account;
 use flagstone_process::line::Line;
-use flagstone_process::{blocks, env, report};
+use flagstone_process::{blocks, env, fork, report};
 
 /// Bytes of a block that may be used: the same for all of its life. Zero for null.
 ///
@@ -166,17 +167,27 @@ pub extern "C" fn mallopt(_parameter: c_int, _value: c_int) -> c_int {
     0
 }
 
-/// At exit: the statistics, if wanted, and the last look for double frees. Not where a report is
-/// still to come, which would not show the sheaves any more, and not beside other threads: they go
-/// on, and taking sheaves out of their hands has its price. What the program wrote goes out first:
-/// the look may end it.
+/// At exit: the statistics, if wanted, and the last look for double frees. What the program wrote goes out
+/// first: the look may end it.
 pub extern "C" fn at_exit() {
     if env::show_stats() {
         malloc_stats();
     }
-    if Account::exists() && !report::is_on() && flagstone_linux::process::is_alone() {
+    if Account::exists() && may_look() {
         // SAFETY: the C library does the same next; no other thread holds a stream.
         unsafe { libc::fflush(core::ptr::null_mut()) };
+        observe::never_wait();
         blocks::last_look();
     }
+}
+
+/// Whether the last look is worth its price. Not where a report is still to come, which would not show the
+/// sheaves any more; nor beside other threads, which go on and would find their sheaves gone; nor beside a filter.
+/// Nor in a child that began in the middle of another process: the threads that held locks there are
+/// not here to give them back.
+fn may_look() -> bool {
+    let Some(_permit) = filter::permit() else {
+        return false;
+    };
+    !report::is_on() && fork::in_its_process() && process::is_alone()
 }

@@ -11,6 +11,8 @@
 //!   ──────────────────────────────────────────────────────────────────────────────────────
 //!   start     what runs at load and at exit; handlers around fork
 //!   deepbind  plugins that would bypass the library
+//!   children  vfork · clone: strangers in a thread's storage
+//!   confine   prctl · syscall: a system-call filter comes
 //!   limits    setrlimit · prlimit: less address space
 //!   exit      the end of the process, for the report of `flagstone run`
 //! ```
@@ -24,6 +26,10 @@
 
 mod aligned;
 mod c_abi;
+#[cfg(feature = "preload")]
+mod children;
+#[cfg(feature = "preload")]
+mod confine;
 mod control;
 mod cxx;
 #[cfg(all(
@@ -35,5 +41,7 @@ mod exit;
 mod hot;
 mod inspect;
 mod limits;
+#[cfg(feature = "preload")]
+mod next;
 mod objects;
 mod start;

@@ -50,12 +50,22 @@ fn begin() {
     fork::register(at_fork);
 }
 
+/// Finds the functions that are interposed and passed on.
+fn find_next() {
+    #[cfg(feature = "preload")]
+    {
+        crate::children::find();
+        crate::confine::find();
+    }
+}
+
 /// What runs when the library is loaded.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static CONSTRUCTOR: extern "C" fn() = {
     extern "C" fn construct() {
         begin();
+        find_next();
         report::begin(at_fork, crate::exit::register);
     }
     construct

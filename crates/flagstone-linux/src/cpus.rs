@@ -7,7 +7,7 @@
 
 use crate::limits::{self, Controller, Version};
 use crate::text::{self, Path};
-use crate::{rseq, sys};
+use crate::{filter, rseq, sys};
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use flagstone_core::base::{CpuId, Means, NodeId};
 
@@ -68,15 +68,16 @@ fn highest(list: &[u8]) -> Option<u32> {
 }
 
 /// What this process may use: its memory limit, the CPUs it may run on, and those of them that it
-/// can keep busy. Some tens of microseconds: not for start-up.
+/// can keep busy. Some tens of microseconds: not for start-up. `None` beside a filter.
 #[must_use]
-pub fn means() -> Means {
+pub fn means() -> Option<Means> {
+    let _permit = filter::permit()?;
     let (_, allowed) = affinity();
-    Means {
+    Some(Means {
         memory_bytes: limits::memory_limit(),
         cpus: within_quota(allowed.max(1)),
         cpus_in_reach: allowed.max(1),
-    }
+    })
 }
 
 /// The least of `cpus` and the CPU quotas of the process's control groups, rounded up.
@@ -167,8 +168,10 @@ pub fn node_of(slot: CpuId) -> NodeId {
         return NodeId(0);
     }
     let memory = NODE_OF.get(slot.index());
-    if crate::slots::current() == slot.0 {
-        let node = current_node().min(u32::from(nodes) - 1) as u8;
+    if crate::slots::current() == slot.0
+        && let Some(node) = current_node()
+    {
+        let node = node.min(u32::from(nodes) - 1) as u8;
         if let Some(memory) = memory {
             memory.store(node + 1, Ordering::Relaxed);
         }
@@ -178,10 +181,12 @@ pub fn node_of(slot: CpuId) -> NodeId {
     NodeId(remembered.saturating_sub(1))
 }
 
-fn current_node() -> u32 {
+/// The node the caller runs on; `None` where only a call tells and a filter may not expect it.
+fn current_node() -> Option<u32> {
     if rseq::ready() && rseq::index_is_mm_cid() {
-        return rseq::node();
+        return Some(rseq::node());
     }
+    let _permit = filter::permit()?;
     let (mut cpu, mut node) = (0u32, 0u32);
     // SAFETY: the kernel writes two words.
     unsafe {
@@ -197,7 +202,7 @@ fn current_node() -> u32 {
             ],
         )
     };
-    node
+    Some(node)
 }
 
 /// Bytes of last-level data cache per CPU that shares it, from sysfs; zero when unknown
@@ -209,6 +214,9 @@ pub fn cache_slice_bytes() -> usize {
     if known != 0 {
         return known - 1;
     }
+    let Some(_permit) = filter::permit() else {
+        return 0;
+    };
     let slice = (0..=4u8)
         .rev()
         .find_map(cache_leaf)
@@ -288,7 +296,7 @@ mod tests {
 
     #[test]
     fn the_cpus_kept_busy_are_at_least_one_and_at_most_those_in_reach() {
-        let means = means();
+        let means = means().unwrap();
         assert!((1..=means.cpus_in_reach).contains(&means.cpus));
         assert!(means.cpus_in_reach <= slot_count());
     }

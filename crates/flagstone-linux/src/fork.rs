@@ -1,7 +1,7 @@
 //! Fork handlers, and the one lock of the C library that stands above ours.
 //!
 //! ```text
-//!   fork()  other libraries' handlers   ours: list of streams, then the heap's locks   the system call
+//!   fork()  other libraries' handlers   ours: list of streams, sheaves under way, the heap's locks   the system call
 //! ```
 //!
 //! glibc locks its list of open streams after every handler, and before its own allocator. With
@@ -91,10 +91,12 @@ pub fn prepare() {
         LOOKED.store(true, Relaxed);
     }
     LOCK.call();
+    crate::seizing::before_fork();
 }
 
 /// In the parent, after the heap's locks were given back.
 pub fn parent() {
+    crate::seizing::after_fork();
     UNLOCK.call();
 }
 
@@ -102,7 +104,9 @@ pub fn parent() {
 /// A step that was under way in another thread left its sheaf whole (each commits by one store).
 /// The list of streams is made anew, as glibc does for a program with threads only.
 pub fn child() {
+    crate::seizing::after_fork_in_child();
     crate::slots::reset_after_fork();
     crate::membarrier::reset_after_fork();
+    crate::filter::reset_after_fork();
     RESET.call();
 }

@@ -5,7 +5,10 @@
 //!   ├ memory      reserve · commit · decommit · release · remap
 //!   ├ limits      memory.max, RLIMIT_AS, overcommit: how much to reserve and to keep
 //!   ├ cpus        how many slots, which nodes, how much cache
-//!   ├ slots       per-CPU slots: rseq/ where the C library registered an area, locked.rs elsewhere
+//!   ├ slots       per-CPU slots: rseq/ where the C library registered an area, locks elsewhere
+//!   ├ filter      what may be asked of the kernel beside a system-call filter
+//!   ├ strangers   threads whose area of sequences the kernel does not keep
+//!   ├ seizing     one thread at a time takes sheaves from other CPUs, and none while one forks
 //!   ├ membarrier  the fence that aborts critical sections on other CPUs
 //!   ├ thread      token and waiting
 //!   ├ clock · entropy · report · fork
@@ -26,6 +29,7 @@ extern crate std;
 mod clock;
 pub mod cpus;
 mod entropy;
+pub mod filter;
 pub mod fork;
 mod hook;
 pub mod limits;
@@ -36,7 +40,9 @@ pub mod process;
 mod report;
 pub mod residency;
 mod rseq;
+mod seizing;
 pub mod slots;
+pub mod strangers;
 pub mod sys;
 mod text;
 mod thread;

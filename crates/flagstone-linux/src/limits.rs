@@ -4,6 +4,7 @@
 //! and 2; a group whose files are not visible here (a container without its own namespace) is
 //! skipped, and the mount's root is always looked at.
 
+use crate::filter;
 use crate::sys;
 use crate::text::{self, Path};
 use core::ffi::c_uint;
@@ -163,8 +164,10 @@ pub fn reservation_wish() -> usize {
     (left / 2).clamp(WISH_MIN.min(limit), WISH)
 }
 
-/// The limit on this process's address space in bytes, if there is one (`ulimit -v`).
+/// The limit on this process's address space in bytes, if there is one (`ulimit -v`); none as well beside a
+/// filter, where the kernel alone keeps it.
 fn address_space_limit() -> Option<usize> {
+    let _permit = filter::permit()?;
     let mut limit = [0u64; 2];
     // SAFETY: the kernel fills two 64-bit words, which is what the structure is.
     let result = unsafe {
@@ -177,6 +180,7 @@ fn address_space_limit() -> Option<usize> {
 /// Address space in bytes that this process may still map, negative where a limit was lowered below
 /// what is mapped; `None` where there is no limit, or nobody knows.
 pub fn address_space_left() -> Option<isize> {
+    let _permit = filter::permit()?;
     let limit = isize::try_from(address_space_limit()?).ok()?;
     match address_space_used() {
         0 => None,
@@ -205,7 +209,8 @@ pub unsafe fn prlimit(
 /// mapped is the kernel's to keep. One that was lowered at run time, below what this library has
 /// reserved, says nothing about commits any more: then what can be written or run counts.
 pub fn address_space_forbids(bytes: usize) -> bool {
-    let Some(limit) = address_space_limit() else {
+    let permit = filter::permit();
+    let Some(limit) = permit.as_ref().and_then(|_| address_space_limit()) else {
         return false;
     };
     let mut buffer = [0; 128];

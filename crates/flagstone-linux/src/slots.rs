@@ -15,16 +15,16 @@
 //!    object more or less. So swap again, until a fence has passed and nothing came back.
 //! 4. open the index, hand out: nobody but the caller knows the sheaves any more.
 //!
-//! Without the fence (Linux before 5.10, or a filter) nothing may be handed out, so nothing is
-//! swapped.
+//! Without the fence (Linux before 5.10, or beside a filter, [`crate::filter`]) nothing of another CPU may
+//! be handed out, so nothing is swapped; the caller's own CPU gives up its sheaves by `exchange`.
 
 use crate::world::Linux;
-use crate::{membarrier, rseq, thread};
+use crate::{filter, membarrier, rseq, seizing, thread};
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::ops::Range;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use flagstone_core::base::CpuId;
 use flagstone_core::platform::percpu::{exchange_owned, pop_owned, push_owned};
 use flagstone_core::platform::{
@@ -60,7 +60,7 @@ impl Place {
     }
 }
 
-pub use crate::rseq::{DENSE_OFFSET, MM_CID_BEHIND};
+pub use crate::rseq::{DENSE_OFFSET, INDEX_OFFSET, MM_CID_BEHIND};
 
 /// The place for the next heap that asks for slots, if one was offered.
 static OFFERED: AtomicPtr<Place> = AtomicPtr::new(core::ptr::null_mut());
@@ -283,16 +283,19 @@ pub unsafe fn seize_fenced(
     slots: Range<u32>,
     take: &mut dyn FnMut(Slot, SheafWord),
 ) {
-    if !membarrier::ready() {
-        return;
-    }
     // SAFETY: obligation 1.
     if !unsafe { any_there(area, cpu, slots.clone()) } {
         return;
     }
-    let token = thread::token();
-    let free = SEIZER.compare_exchange(0, token, Ordering::Acquire, Ordering::Relaxed);
-    if free.is_err() {
+    let permit = filter::permit();
+    if permit.is_none() || !membarrier::ready() {
+        if rseq::index() == cpu.0 {
+            // SAFETY: obligation 1; sequences are ready.
+            unsafe { take_own(area, slots, take) };
+        }
+        return;
+    }
+    if !seizing::begin() {
         return;
     }
     rseq::close(cpu.0);
@@ -300,14 +303,28 @@ pub unsafe fn seize_fenced(
     // SAFETY: obligation 1.
     let settled = unsafe { swap_until_settled(area, cpu, slots.clone(), &mut taken) };
     rseq::open();
-    SEIZER.store(0, Ordering::Release);
+    drop(permit);
     if settled {
         hand_out(slots, &taken, take);
     }
+    seizing::end();
 }
 
-/// The thread that seizes now, by its token; zero for none. One at a time has an index closed.
-static SEIZER: AtomicU64 = AtomicU64::new(0);
+/// What the caller's own CPU has in `slots`, without a fence: by steps that belong to this CPU. Where the
+/// caller moves on meanwhile, the rest is another CPU's.
+///
+/// # Safety
+/// 1. As for `Platform::seize`.
+/// 2. Sequences are ready.
+unsafe fn take_own(area: CpuArea, slots: Range<u32>, take: &mut dyn FnMut(Slot, SheafWord)) {
+    for slot in slots.map(Slot::from_index) {
+        // SAFETY: obligations 1 and 2.
+        let word = unsafe { rseq::exchange(area, slot, SheafWord::ABSENT) };
+        if !word.is_absent() {
+            take(slot, word);
+        }
+    }
+}
 
 /// Swaps words with absent until none comes back; whether that was reached. What was taken
 /// otherwise is lost, which is the safe side.
@@ -359,6 +376,9 @@ pub unsafe fn seize_locked(
     slots: Range<u32>,
     take: &mut dyn FnMut(Slot, SheafWord),
 ) {
+    if !seizing::begin() {
+        return;
+    }
     let mut taken = [SheafWord::ABSENT; SLOTS];
     let swap = |cpu| {
         // SAFETY: obligation 1; the CPU's lock is held.
@@ -367,6 +387,7 @@ pub unsafe fn seize_locked(
     if locked_on(cpu, swap) == Some(true) {
         hand_out(slots, &taken, take);
     }
+    seizing::end();
 }
 
 fn hand_out(slots: Range<u32>, taken: &[SheafWord; SLOTS], take: &mut dyn FnMut(Slot, SheafWord)) {
@@ -409,9 +430,8 @@ pub fn reset_after_fork() {
             lock.reset::<Linux>();
         }
     }
-    if SEIZER.load(Ordering::Relaxed) != thread::token() {
+    if !seizing::is_own() {
         rseq::open();
-        SEIZER.store(0, Ordering::Relaxed);
     }
 }
 

@@ -72,7 +72,7 @@ unsafe impl Platform for Linux {
         limits::physical_memory()
     }
 
-    fn means() -> Means {
+    fn means() -> Option<Means> {
         cpus::means()
     }
 

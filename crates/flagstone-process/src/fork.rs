@@ -10,15 +10,24 @@
 use crate::init::static_heap;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
+use flagstone_linux::filter;
 use flagstone_linux::fork::Handler;
 
-/// The process whose memory the heap is.
+/// The process whose memory the heap is; zero where nobody may ask.
 static PROCESS: AtomicI32 = AtomicI32::new(0);
 
-/// Whether the caller's process is the one the heap belongs to. The child of a `vfork` is not: it runs
-/// in its parent's memory.
+/// Whether the caller's process is the one the heap belongs to; `false` beside a filter, where nobody may ask.
+/// The child of a `vfork` is not: it runs in its parent's memory. Nor is a child whose C library ran no fork
+/// handlers (`_Fork`, a bare `clone`).
 pub fn in_its_process() -> bool {
-    PROCESS.load(Relaxed) == flagstone_linux::process::id()
+    let permit = filter::permit();
+    permit.is_some() && PROCESS.load(Relaxed) == flagstone_linux::process::id()
+}
+
+/// Notes that the heap belongs to the caller's process.
+fn note_process() {
+    let id = filter::permit().map_or(0, |_permit| flagstone_linux::process::id());
+    PROCESS.store(id, Relaxed);
 }
 
 /// Registers handlers around `fork`, as `pthread_atfork` does.
@@ -31,7 +40,7 @@ pub fn register(at_fork: AtFork) {
     if REGISTERED.swap(true, Relaxed) {
         return;
     }
-    PROCESS.store(flagstone_linux::process::id(), Relaxed);
+    note_process();
     if at_fork(Some(prepare), Some(parent), Some(child)) != 0 {
         flagstone_linux::write_line(&[
             b"flagstone: no memory for fork handlers; forking from threads is unsafe\n",
@@ -57,5 +66,5 @@ extern "C" fn parent() {
 extern "C" fn child() {
     flagstone_linux::fork::child();
     static_heap().fork_child();
-    PROCESS.store(flagstone_linux::process::id(), Relaxed);
+    note_process();
 }

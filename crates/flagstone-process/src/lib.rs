@@ -8,6 +8,7 @@
 //!   objects  typed caches
 //!   fork     handlers around fork                 line     text without allocation
 //!   report   where the memory went, for `flagstone run`
+//!   confine  a system-call filter comes
 //!   start    what a program with the heap linked in runs before `main`
 //! ```
 //!
@@ -18,6 +19,7 @@
 
 pub mod account;
 pub mod blocks;
+pub mod confine;
 pub mod env;
 pub mod fork;
 mod init;

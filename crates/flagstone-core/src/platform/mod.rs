@@ -149,13 +149,14 @@ pub unsafe trait Platform: Sized + 'static {
         Self::memory_limit()
     }
 
-    /// What this process may use now; it may change. Upkeep asks about once a second.
-    fn means() -> Means {
-        Means {
+    /// What this process may use now; it may change. Upkeep asks about once a second. `None` where
+    /// nobody may ask any more: then the last answer stays.
+    fn means() -> Option<Means> {
+        Some(Means {
             memory_bytes: Self::memory_limit(),
             cpus: Self::cpu_count(),
             cpus_in_reach: Self::cpu_count(),
-        }
+        })
     }
 
     // ---- CPUs ---------------------------------------------------------------------------

@@ -20,7 +20,7 @@ impl<P: Platform> Slabs<P> {
     /// the caller.
     #[inline(never)]
     pub fn look_at_means(&self) {
-        let means = P::means();
+        let Some(means) = P::means() else { return };
         let before = self.bounds.means();
         if means == before {
             return;

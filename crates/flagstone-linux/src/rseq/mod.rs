@@ -17,8 +17,7 @@
 //! allowed CPUs), otherwise `cpu_id`. We never register an area of our own: a thread has one, and
 //! it is the C library's.
 //!
-//! Not protected, as in every user of these sequences: a child of `vfork` that allocates while
-//! its parent's other threads run (the kernel gives such a child no area).
+//! A thread whose area the kernel does not keep, such as the child of a `vfork`, must not use it: strangers.rs.
 
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
@@ -59,8 +58,8 @@ const MM_CID: isize = 24;
 /// Distance from the thread pointer to `rseq_cs`; zero while sequences may not be used. (Zero is
 /// the thread control block itself, so no area lies there.)
 static CS_OFFSET: AtomicIsize = AtomicIsize::new(0);
-/// Distance from the thread pointer to the index: `mm_cid` or `cpu_id`.
-static INDEX_OFFSET: AtomicIsize = AtomicIsize::new(0);
+/// Distance from the thread pointer to the index: `mm_cid` or `cpu_id`; zero while sequences may not be used.
+pub static INDEX_OFFSET: AtomicIsize = AtomicIsize::new(0);
 /// The same as `CS_OFFSET` where the index is `mm_cid`, which lies [`MM_CID_BEHIND`] bytes behind:
 /// for fast paths that save the look at a second distance. Zero elsewhere.
 pub static DENSE_OFFSET: AtomicIsize = AtomicIsize::new(0);
@@ -92,6 +91,12 @@ pub fn ready() -> bool {
 /// Whether the index is the dense `mm_cid`.
 pub fn index_is_mm_cid() -> bool {
     index_offset() - cs_offset() == MM_CID_BEHIND
+}
+
+/// Where the area of the thread with this pointer lies, if sequences are used.
+pub fn area_of(thread_pointer: u64) -> Option<usize> {
+    let distance = cs_offset() - RSEQ_CS;
+    ready().then(|| (thread_pointer as usize).wrapping_add_signed(distance))
 }
 
 /// Starts using sequences over `count` indexes, if the C library registered an area. Called once,

@@ -26,6 +26,7 @@ use document::{Moment, Sample};
 use flagstone_core::heap::{Heap, Ready};
 use flagstone_core::platform::Platform;
 use flagstone_core::stats::{Line, Residency, each_owned_part};
+use flagstone_linux::filter::{self, Permit};
 use flagstone_linux::process::Mapping;
 use flagstone_linux::residency::Resident;
 use flagstone_linux::{Linux, process};
@@ -99,6 +100,9 @@ pub fn is_on() -> bool {
 
 /// In the child of a fork: it is a process of its own, whose peak begins now.
 extern "C" fn forked() {
+    let Some(_permit) = filter::permit() else {
+        return;
+    };
     PROCESS.store(process::id(), Relaxed);
     DUE.store(next_due(process::resident_quick().unwrap_or(0)), Relaxed);
     ROOM.forget();
@@ -108,18 +112,27 @@ fn next_due(resident: u64) -> u64 {
     resident + (resident / GROWTH).max(GROWTH_BYTES_MIN)
 }
 
-fn reporting() -> Option<&'static Ready<Linux>> {
+/// The heap, if the caller's process reports on it now, and the right to ask the kernel. The last report of
+/// a program that confines itself is from before.
+fn reporting() -> Option<(&'static Ready<Linux>, Permit)> {
     let heap = HEAP.load(Relaxed);
-    if heap.is_null() || process::id() != PROCESS.load(Relaxed) {
+    if heap.is_null() {
+        return None;
+    }
+    let permit = filter::permit()?;
+    if process::id() != PROCESS.load(Relaxed) {
         return None;
     }
     // SAFETY: `start` stored a static's address.
-    unsafe { &*heap }.ready_if_built()
+    let ready = unsafe { &*heap }.ready_if_built()?;
+    Some((ready, permit))
 }
 
 /// A slow path's call: looks at the resident size, and takes a sample if it is due.
 fn observe() {
-    let Some(ready) = reporting() else { return };
+    let Some((ready, _permit)) = reporting() else {
+        return;
+    };
     let due = process::resident_quick().is_some_and(|now| now >= DUE.load(Relaxed));
     if due && let Some(mut room) = ROOM.enter() {
         sample(ready, &mut room, Moment::Running);
@@ -128,9 +141,20 @@ fn observe() {
 
 /// The last sample, at the end of the program.
 pub fn finish() {
-    let Some(ready) = reporting() else { return };
+    let Some((ready, _permit)) = reporting() else {
+        return;
+    };
     if let Some(mut room) = ROOM.enter_waiting() {
         sample(ready, &mut room, Moment::Exit);
+    }
+}
+
+/// A sample now, due or not: the program is about to confine itself.
+pub fn before_filter() {
+    if let Some((ready, _permit)) = reporting()
+        && let Some(mut room) = ROOM.enter()
+    {
+        sample(ready, &mut room, Moment::Running);
     }
 }
 
