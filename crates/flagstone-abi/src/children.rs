@@ -21,7 +21,7 @@ type Clone = unsafe extern "C" fn(
     *mut pid_t,
 ) -> c_int;
 
-static CLONE: Next = Next::new(c"clone");
+static CLONE: Next = Next::new();
 
 /// What a child does that runs in its parent's storage while that waits.
 struct Child {
@@ -55,7 +55,7 @@ pub unsafe extern "C" fn clone(
     child: *mut pid_t,
 ) -> c_int {
     // SAFETY: that is its type; callers pass as many of these arguments as the flags ask for.
-    let next = unsafe { core::mem::transmute::<*const (), Clone>(CLONE.address()) };
+    let next = unsafe { core::mem::transmute::<*const (), Clone>(CLONE.address(c"clone")) };
     let has = |flag| flags & flag != 0;
     if has(libc::CLONE_VM) && has(libc::CLONE_SETTLS) {
         // SAFETY: obligation 1: nobody runs there yet.
@@ -220,5 +220,5 @@ pub unsafe extern "C" fn __vfork() -> pid_t {
 
 /// Finds the next library's functions now.
 pub fn find() {
-    CLONE.find();
+    CLONE.find(c"clone");
 }

@@ -14,14 +14,14 @@ type Prctl = unsafe extern "C" fn(c_int, usize, usize, usize, usize) -> c_int;
 /// `syscall` with as many arguments as a system call can have.
 type Syscall = unsafe extern "C" fn(c_long, usize, usize, usize, usize, usize, usize) -> c_long;
 
-static PRCTL: Next = Next::new(c"prctl");
-static SYSCALL: Next = Next::new(c"syscall");
+static PRCTL: Next = Next::new();
+static SYSCALL: Next = Next::new();
 
 /// Finds the next library's functions now: later calls may come where nothing can be looked up, such as from
 /// the child of a `vfork`.
 pub fn find() {
-    PRCTL.find();
-    SYSCALL.find();
+    PRCTL.find(c"prctl");
+    SYSCALL.find(c"syscall");
 }
 
 /// Makes the call that installs a filter.
@@ -50,7 +50,7 @@ fn operation_installs(operation: usize) -> bool {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn prctl(option: c_int, b: usize, c: usize, d: usize, e: usize) -> c_int {
     // SAFETY: that is its type; callers pass as many of these arguments as the option has, in the same places.
-    let next = unsafe { core::mem::transmute::<*const (), Prctl>(PRCTL.address()) };
+    let next = unsafe { core::mem::transmute::<*const (), Prctl>(PRCTL.address(c"prctl")) };
     // SAFETY: obligation 1.
     let call = || unsafe { next(option, b, c, d, e) };
     if installs_filter(option as usize) {
@@ -91,7 +91,7 @@ pub unsafe extern "C" fn syscall(
     f: usize,
 ) -> c_long {
     // SAFETY: that is its type; as for `prctl`.
-    let next = unsafe { core::mem::transmute::<*const (), Syscall>(SYSCALL.address()) };
+    let next = unsafe { core::mem::transmute::<*const (), Syscall>(SYSCALL.address(c"syscall")) };
     // SAFETY: obligation 1.
     let call = || unsafe { next(number, a, b, c, d, e, f) };
     if number == libc::SYS_rseq && strangers::is_area_of_caller(a) {
