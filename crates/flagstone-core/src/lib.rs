@@ -8,7 +8,7 @@
 //!   page      descriptors, buddy, zones, per-CPU pagesets            2
 //!   policy    every published knob as data, and the rules over it    1½
 //!   platform  what the world below must offer: `P: Platform`         1
-//!   base      units, ids, locks, lists, randomness                   0
+//!   base      units, ids, means                                      0
 //! ```
 //!
 //! A layer names only layers below it. `stats` and `verify` may look at every layer; no layer

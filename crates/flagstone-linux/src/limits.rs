@@ -244,13 +244,6 @@ fn address_space_used() -> usize {
         .saturating_mul(crate::memory::page_size().bytes())
 }
 
-/// Whether the kernel charges every committed byte at once (`vm.overcommit_memory` 2): then
-/// commit in small steps and give commits back.
-#[must_use]
-pub fn commits_are_charged() -> bool {
-    text::read_number(&[b"/proc/sys/vm/overcommit_memory"]) == Some(2)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

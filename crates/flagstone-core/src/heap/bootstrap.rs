@@ -22,8 +22,7 @@ use crate::page::PageConfig;
 use crate::platform::{Lock, LockKind, OutOfMemory, Platform};
 use crate::policy::Policy;
 use crate::slab::{CacheRequest, Slabs};
-use core::ptr::NonNull;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 const NONE: u32 = 0;
 const BUILDING: u32 = 1;
@@ -34,7 +33,6 @@ const READY: u32 = 2;
 pub struct Stage {
     at: AtomicU32,
     builder: AtomicU64,
-    config: AtomicPtr<HeapConfig>,
 }
 
 impl Stage {
@@ -42,7 +40,6 @@ impl Stage {
         Self {
             at: AtomicU32::new(NONE),
             builder: AtomicU64::new(0),
-            config: AtomicPtr::new(core::ptr::null_mut()),
         }
     }
 }
@@ -114,18 +111,11 @@ impl<P: Platform> Heap<P> {
         built
     }
 
-    /// Remembers what to build with when the first cold call comes (a static's address).
-    pub fn set_config(&self, config: &'static HeapConfig) {
-        self.stage
-            .config
-            .store(core::ptr::from_ref(config).cast_mut(), Ordering::Release);
-    }
-
     /// The heap's parts, built if need be; `None` when memory is refused.
     #[inline]
     pub fn ready(&self) -> Option<&Ready<P>> {
         if self.stage.at.load(Ordering::Acquire) != READY {
-            self.init_from_config()?;
+            self.init_by_default()?;
         }
         // SAFETY: READY was stored after `ready` was written.
         Some(unsafe { (*self.ready.get()).assume_init_ref() })
@@ -141,18 +131,12 @@ impl<P: Platform> Heap<P> {
     }
 
     #[cold]
-    fn init_from_config(&self) -> Option<()> {
-        let config = self.stage.config.load(Ordering::Acquire);
-        match NonNull::new(config) {
-            // SAFETY: `set_config` took a static reference.
-            Some(config) => self.init(unsafe { config.as_ref() }).ok(),
-            None => self
-                .init(&HeapConfig {
-                    policy: Policy::default(),
-                    span_bytes: 64 << 30,
-                })
-                .ok(),
-        }
+    fn init_by_default(&self) -> Option<()> {
+        self.init(&HeapConfig {
+            policy: Policy::default(),
+            span_bytes: 64 << 30,
+        })
+        .ok()
     }
 
     unsafe fn build(&self, config: &HeapConfig) -> Result<(), OutOfMemory> {

@@ -54,13 +54,6 @@ impl<P: Platform> Ready<P> {
         table.map_or_else(|_| Default::default(), |table| (table.now(), table.peak()))
     }
 
-    /// Bytes asked for in huge blocks.
-    #[must_use]
-    pub fn huge_requested(&self) -> usize {
-        self.huge_table()
-            .map_or(0, |table| table.blocks().map(|b| b.requested).sum())
-    }
-
     /// Visits every huge block, under the table's lock; none on top of its holder.
     pub fn each_huge(&self, visit: impl FnMut(&HugeBlock)) {
         if let Ok(table) = self.huge_table() {

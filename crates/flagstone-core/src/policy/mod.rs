@@ -15,7 +15,7 @@
 //! cache or a zone is made and keeps the answers. What other layers use:
 //!
 //! - [`Policy::parse`], [`Policy::set`], [`Policy::default`];
-//! - [`Policy::slab_shape`] and [`Policy::fallback_shape`], [`Policy::layout`];
+//! - [`Policy::slab_shape`], [`Policy::layout`];
 //! - [`Policy::next_slab`] in [`Policy::slab_unit`]s, where slabs follow the population;
 //! - [`Policy::cpu_partial`], [`Policy::min_partial`], [`Policy::sheaf_capacity`],
 //!   [`Policy::barn_limits`], [`Policy::slab2007_queues`];
@@ -280,16 +280,6 @@ impl Policy {
         Some(self.shape_at(order, size, page_size))
     }
 
-    /// The smallest slab that holds one object, used when no larger block is free; `None` if no
-    /// block is large enough.
-    #[must_use]
-    pub fn fallback_shape(&self, size: usize, page_size: PageSize) -> Option<SlabShape> {
-        (0..=Order::MAX.get())
-            .filter_map(Order::new)
-            .map(|order| self.shape_at(order, size, page_size))
-            .find(|shape| shape.objects > 0)
-    }
-
     fn shape_at(&self, order: Order, size: usize, page_size: PageSize) -> SlabShape {
         if self.order_rule == OrderRule::Slab2007 {
             let (objects, tail_bytes) = slab2007::estimate(size, page_size, order);
@@ -431,20 +421,6 @@ impl Policy {
     #[must_use]
     pub fn pcp_state(&self, marks: PcpMarks) -> PcpState {
         PcpState::new(self.pcp_rule, marks, self.pcp_batch_scale_max)
-    }
-
-    /// Free bytes kept before memory goes back to the system, with `live_bytes` in use.
-    #[must_use]
-    pub const fn retain_bytes(&self, live_bytes: usize) -> usize {
-        let share = match self.limits.retain_share {
-            0 => 0,
-            share => live_bytes / share as usize,
-        };
-        if share > self.limits.retain_bytes_min {
-            share
-        } else {
-            self.limits.retain_bytes_min
-        }
     }
 }
 

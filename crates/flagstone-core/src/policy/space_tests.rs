@@ -65,7 +65,6 @@ proptest! {
         let _ = policy.min_partial(size);
         let capacity = policy.sheaf_capacity(size, page).unwrap_or(0);
         let _ = policy.barn_limits(size, capacity);
-        let _ = policy.fallback_shape(size, page);
         let unit = policy.slab_unit(page);
         let Some(shape) = policy.slab_shape(size, page, cpus) else {
             // Only the published defects and what no block can hold find no order.

@@ -47,8 +47,6 @@ pub struct Node {
     pub(super) orphans: PageStack,
     /// Slabs of the cache on this node, full ones included.
     pub slabs: AtomicU32,
-    /// Objects of slabs on the partial list that are free, as last counted by upkeep.
-    pub refills: AtomicU64,
     /// Visits of the list by frees.
     pub flushes: AtomicU64,
     /// The same when the barn's limit last grew.
@@ -66,7 +64,6 @@ impl Node {
             nr_partial: AtomicU32::new(0),
             orphans: PageStack::new(),
             slabs: AtomicU32::new(0),
-            refills: AtomicU64::new(0),
             flushes: AtomicU64::new(0),
             flushes_seen: AtomicU64::new(0),
             barn: Barn::new(),

@@ -29,7 +29,6 @@ impl<P: Platform> Slabs<P> {
     pub(crate) fn refill(&self, cache: &Cache, node_id: NodeId, sheaf: &mut OwnSheaf) -> u32 {
         let before = sheaf.len();
         let node = self.node(cache.id(), node_id);
-        node.refills.store(node.refills.load(Relaxed) + 1, Relaxed);
         while sheaf.room() > 0 && self.refill_from_list(cache, node, sheaf) > 0 {}
         while sheaf.room() > 0 && (cache.refill_whole || sheaf.len() == before) {
             if self.refill_from_new(cache, node_id, sheaf) == 0 {

@@ -252,17 +252,6 @@ impl OwnSheaf {
         Some(object)
     }
 
-    /// Reverses the objects from slot `from` on, so that what was put first is taken first.
-    pub fn reverse_from(&mut self, from: u32) {
-        let (mut low, mut high) = (from, self.len());
-        while low + 1 < high {
-            high -= 1;
-            // SAFETY: `low < high < len`: both slots are filled.
-            unsafe { core::ptr::swap(self.slot(low), self.slot(high)) };
-            low += 1;
-        }
-    }
-
     /// Whether the ceiling is zero and no slot is (`slot.fenced`; the floor is a barn's link).
     #[must_use]
     pub fn is_fenced(&self) -> bool {
@@ -329,9 +318,8 @@ mod tests {
         }
         assert_eq!(sheaf.room(), 0);
         assert!(sheaf.holds_recent(objects[3]));
-        sheaf.reverse_from(0);
-        assert_eq!(sheaf.take(), Some(objects[0]));
-        assert_eq!(sheaf.swap_remove(0), Some(objects[4]));
+        assert_eq!(sheaf.take(), Some(objects[4]));
+        assert_eq!(sheaf.swap_remove(0), Some(objects[0]));
         assert_eq!(sheaf.len(), 3);
         // SAFETY: given up by the one and taken by the other, nothing between.
         let again = unsafe { OwnSheaf::from_entry(sheaf.into_entry(), 64) };
