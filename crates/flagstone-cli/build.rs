@@ -5,7 +5,11 @@
 //! `OUT_DIR`. That cargo sees none of this build's flags, asks no network, and needs nothing that
 //! this build has not fetched already.
 //!
-//! `FLAGSTONE_LIBRARY=<file>` in the environment takes that file instead (for packagers).
+//! It is built twice: as programs get it, and with the engines of old kernels plugged in, for
+//! `flagstone run --policy linux-6.5` (ADR 0028).
+//!
+//! `FLAGSTONE_LIBRARY=<file>` and `FLAGSTONE_LIBRARY_KERNELS=<file>` in the environment take those
+//! files instead (for packagers).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,9 +17,12 @@ use std::{env, fs};
 
 /// The library's file name.
 const LIBRARY: &str = "libflagstone.so";
+/// The same for the one with guests.
+const KERNELS: &str = "libflagstone-kernels.so";
 /// What the library is made of: its crates, beside this one.
-const SOURCES: [&str; 5] = [
+const SOURCES: [&str; 6] = [
     "flagstone-core",
+    "flagstone-kernels",
     "flagstone-linux",
     "flagstone-process",
     "flagstone-abi",
@@ -24,6 +31,7 @@ const SOURCES: [&str; 5] = [
 
 fn main() {
     println!("cargo::rerun-if-env-changed=FLAGSTONE_LIBRARY");
+    println!("cargo::rerun-if-env-changed=FLAGSTONE_LIBRARY_KERNELS");
     println!("cargo::rerun-if-changed=build.rs");
     lay_out();
     let out = PathBuf::from(variable("OUT_DIR"));
@@ -31,19 +39,26 @@ fn main() {
     let crates = crates.parent().expect("this crate lies beside the others");
     let (library, commit) = match env::var_os("FLAGSTONE_LIBRARY") {
         Some(file) => (PathBuf::from(file), "an unknown commit".to_owned()),
-        None => (build(crates, &out), commit(crates)),
+        None => (build(crates, &out, &[]), commit(crates)),
     };
     println!("cargo::rustc-env=LIBRARY_COMMIT={commit}");
-    let bytes = fs::read(&library).unwrap_or_else(|error| panic!("{}: {error}", library.display()));
-    fs::write(out.join(LIBRARY), &bytes).expect("OUT_DIR is writable");
-    println!(
-        "cargo::rustc-env=FLAGSTONE_LIBRARY_DIGEST={:016x}",
-        digest(&bytes)
-    );
+    carry("FLAGSTONE_LIBRARY_DIGEST", &library, &out.join(LIBRARY));
+    let kernels = match env::var_os("FLAGSTONE_LIBRARY_KERNELS") {
+        Some(file) => PathBuf::from(file),
+        None => build(crates, &out, &["--features", "kernels"]),
+    };
+    carry("FLAGSTONE_KERNELS_DIGEST", &kernels, &out.join(KERNELS));
     println!(
         "cargo::rustc-env=SIMULATED_CODE_DIGEST={:016x}",
         simulated_code(crates)
     );
+}
+
+/// Puts a library where the command includes it from, and says its digest.
+fn carry(digest_name: &str, from: &Path, to: &Path) {
+    let bytes = fs::read(from).unwrap_or_else(|error| panic!("{}: {error}", from.display()));
+    fs::write(to, &bytes).expect("OUT_DIR is writable");
+    println!("cargo::rustc-env={digest_name}={:016x}", digest(&bytes));
 }
 
 /// The last commit that changed the library's sources, and whether they were changed since; nothing
@@ -79,6 +94,7 @@ fn simulated_code(crates: &Path) -> u64 {
     let mut files = Vec::new();
     for part in [
         "flagstone-core/src",
+        "flagstone-kernels/src",
         "flagstone-sim/src",
         "flagstone-sim/machines",
         "flagstone-sim/data",
@@ -112,8 +128,8 @@ fn variable(name: &str) -> String {
     env::var(name).unwrap_or_else(|_| panic!("cargo sets {name}"))
 }
 
-/// Builds the library; where it lies.
-fn build(crates: &Path, out: &Path) -> PathBuf {
+/// Builds the library with further words for cargo; where it lies until the next build.
+fn build(crates: &Path, out: &Path, words: &[&str]) -> PathBuf {
     for name in SOURCES {
         for part in ["src", "Cargo.toml", "build.rs", "layout.ld"] {
             let path = crates.join(name).join(part);
@@ -131,7 +147,7 @@ fn build(crates: &Path, out: &Path) -> PathBuf {
     let mut cargo = Command::new(variable("CARGO"));
     cargo.args(["build", "--release", "--offline", "--manifest-path"]);
     cargo.arg(crates.join("flagstone-malloc/Cargo.toml"));
-    cargo.arg("--target-dir").arg(&target_dir);
+    cargo.arg("--target-dir").arg(&target_dir).args(words);
     let mut built = target_dir;
     if target != host {
         cargo.args(["--target", &target]);

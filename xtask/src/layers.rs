@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   base 0 < platform 1 < policy 2 < page 3 < slab 4 < heap 5 < stats 6 < verify 7
-//!   core  <  linux, sim  <  process  <  abi, flagstone  <  malloc  <  cli
+//!   core  <  kernels, linux  <  sim, process  <  abi, flagstone  <  malloc  <  cli
 //! ```
 //!
 //! `stats` and `verify` see all layers; no layer looks at either, but tests may. `sync` is below
@@ -19,12 +19,18 @@ const LAYERS: [&str; 8] = [
 ];
 
 /// What each crate may depend on, and whether crates from outside may be among it.
-const CRATES: [(&str, &[&str], bool); 8] = [
+const CRATES: [(&str, &[&str], bool); 9] = [
     ("flagstone-core", &["loom"], false),
+    ("flagstone-kernels", &["flagstone-core"], false),
     ("flagstone-linux", &["flagstone-core", "libc"], false),
     (
         "flagstone-process",
-        &["flagstone-core", "flagstone-linux", "libc"],
+        &[
+            "flagstone-core",
+            "flagstone-kernels",
+            "flagstone-linux",
+            "libc",
+        ],
         false,
     ),
     (
@@ -49,7 +55,7 @@ const CRATES: [(&str, &[&str], bool); 8] = [
     ),
     (
         "flagstone-sim",
-        &["flagstone-core", "flagstone-linux"],
+        &["flagstone-core", "flagstone-kernels", "flagstone-linux"],
         true,
     ),
     ("flagstone-cli", &["flagstone-core", "flagstone-sim"], true),

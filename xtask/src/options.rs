@@ -18,7 +18,7 @@ const VARIABLES: &[(&str, &str, &str)] = &[
     (
         "FLAGSTONE_POLICY",
         "a policy's name",
-        "the base all other options change; read first",
+        "the base all other options change; read first. `flagstone` in `libflagstone.so`; in the library that `run` loads for them, also the policies of kernels",
     ),
     (
         "FLAGSTONE_CONF",
@@ -42,6 +42,10 @@ const TOOLS: &[(&str, &str)] = &[
     (
         "FLAGSTONE_LIBRARY",
         "build: a `libflagstone.so` to carry inside the command instead of building one",
+    ),
+    (
+        "FLAGSTONE_LIBRARY_KERNELS",
+        "build: the same for `libflagstone-kernels.so`, which serves the policies of kernels",
     ),
     (
         "FLAGSTONE_LIB",
@@ -77,7 +81,7 @@ pub fn document() -> String {
          leaves the default. Nothing is read where the program runs with more rights than its\n\
          caller (AT_SECURE: setuid programs, file capabilities).\n\n\
          ```sh\n\
-         FLAGSTONE_POLICY=linux-6.5+order4 FLAGSTONE_SHEAF_CAPACITY=32 LD_PRELOAD=./libflagstone.so CMD\n\
+         FLAGSTONE_SHEAF_CAPACITY=32 LD_PRELOAD=./libflagstone.so CMD\n\
          flagstone run --policy linux-6.5+order4 --set sheaf_capacity=32 -- CMD\n\
          ```\n\n",
     );

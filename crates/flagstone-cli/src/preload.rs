@@ -1,4 +1,4 @@
-//! The preload library on disk: carried inside the command, written once, found again.
+//! The preload libraries on disk: carried inside the command, written once, found again.
 //!
 //! The dynamic loader takes a path, so the bytes must lie in a file. It goes to the user's cache
 //! directory under a name that tells builds apart; another version never disturbs a running one.
@@ -13,27 +13,54 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// The library this command was built with.
-static LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libflagstone.so"));
+/// A library this command was built with: its bytes, and its file name in a cache directory.
+#[derive(Clone, Copy, Debug)]
+pub struct Library {
+    bytes: &'static [u8],
+    name: &'static str,
+}
 
-/// Its file name in a cache directory.
-const NAME: &str = concat!(
-    "libflagstone-",
-    env!("CARGO_PKG_VERSION"),
-    "-",
-    env!("FLAGSTONE_LIBRARY_DIGEST"),
-    ".so"
-);
+/// The product: the policy `flagstone` alone.
+pub static PRODUCT: Library = Library {
+    bytes: include_bytes!(concat!(env!("OUT_DIR"), "/libflagstone.so")),
+    name: concat!(
+        "libflagstone-",
+        env!("CARGO_PKG_VERSION"),
+        "-",
+        env!("FLAGSTONE_LIBRARY_DIGEST"),
+        ".so"
+    ),
+};
 
-/// Where the preload library lies, after writing it if need be.
+/// The same with the engines of old kernels plugged in: every policy.
+static KERNELS: Library = Library {
+    bytes: include_bytes!(concat!(env!("OUT_DIR"), "/libflagstone-kernels.so")),
+    name: concat!(
+        "libflagstone-kernels-",
+        env!("CARGO_PKG_VERSION"),
+        "-",
+        env!("FLAGSTONE_KERNELS_DIGEST"),
+        ".so"
+    ),
+};
+
+/// The library that serves a policy.
+pub fn serving(policy: &str) -> &'static Library {
+    match policy {
+        "flagstone" => &PRODUCT,
+        _ => &KERNELS,
+    }
+}
+
+/// Where a preload library lies, after writing it if need be.
 ///
 /// # Errors
 /// A usage failure naming each place tried and why it would not do.
-pub fn library_path() -> Result<PathBuf, Failure> {
+pub fn library_path(library: &Library) -> Result<PathBuf, Failure> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let mut refusals = Vec::new();
     for directory in places(variable, &std::env::temp_dir()) {
-        match place_in(&directory) {
+        match place_in(library, &directory) {
             Ok(path) => return Ok(path),
             Err(why) => refusals.push(format!("{}: {why}", directory.display())),
         }
@@ -64,8 +91,8 @@ fn user_id() -> u32 {
 }
 
 /// Makes sure that the library lies in `directory`.
-fn place_in(directory: &Path) -> Result<PathBuf, String> {
-    let path = directory.join(NAME);
+fn place_in(library: &Library, directory: &Path) -> Result<PathBuf, String> {
+    let path = directory.join(library.name);
     if path
         .as_os_str()
         .as_bytes()
@@ -81,8 +108,10 @@ fn place_in(directory: &Path) -> Result<PathBuf, String> {
     create.map_err(|error| error.to_string())?;
     private(&fs::symlink_metadata(directory).map_err(|error| error.to_string())?)?;
     executable(directory)?;
-    if !is_ours(&path) {
-        write(directory, &path).map_err(|error| error.to_string())?;
+    if !library.is_at(&path) {
+        library
+            .write(directory, &path)
+            .map_err(|error| error.to_string())?;
     }
     Ok(path)
 }
@@ -115,25 +144,29 @@ fn executable(directory: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether the file is there, private and byte for byte the library.
-fn is_ours(path: &Path) -> bool {
-    fs::symlink_metadata(path).is_ok_and(|metadata| {
-        metadata.is_file() && private(&metadata).is_ok() && metadata.len() == LIBRARY.len() as u64
-    }) && fs::read(path).is_ok_and(|bytes| bytes == LIBRARY)
-}
-
-/// Writes the library beside its place and moves it there, so that nobody ever sees half of it.
-fn write(directory: &Path, path: &Path) -> io::Result<()> {
-    let draft = directory.join(format!(".{NAME}.{}", std::process::id()));
-    let _ = fs::remove_file(&draft);
-    let written = draft_file(&draft).and_then(|mut file| {
-        file.write_all(LIBRARY)?;
-        fs::rename(&draft, path)
-    });
-    if written.is_err() {
-        let _ = fs::remove_file(&draft);
+impl Library {
+    /// Whether the file is there, private and byte for byte the library.
+    fn is_at(&self, path: &Path) -> bool {
+        fs::symlink_metadata(path).is_ok_and(|metadata| {
+            metadata.is_file()
+                && private(&metadata).is_ok()
+                && metadata.len() == self.bytes.len() as u64
+        }) && fs::read(path).is_ok_and(|bytes| bytes == self.bytes)
     }
-    written
+
+    /// Writes the library beside its place and moves it there, so that nobody ever sees half of it.
+    fn write(&self, directory: &Path, path: &Path) -> io::Result<()> {
+        let draft = directory.join(format!(".{}.{}", self.name, std::process::id()));
+        let _ = fs::remove_file(&draft);
+        let written = draft_file(&draft).and_then(|mut file| {
+            file.write_all(self.bytes)?;
+            fs::rename(&draft, path)
+        });
+        if written.is_err() {
+            let _ = fs::remove_file(&draft);
+        }
+        written
+    }
 }
 
 fn draft_file(draft: &Path) -> io::Result<File> {
@@ -156,17 +189,38 @@ mod tests {
     }
 
     #[test]
-    fn the_library_is_an_elf_file() {
-        assert!(LIBRARY.starts_with(b"\x7fELF"));
+    fn both_libraries_are_elf_files_and_the_guests_one_is_larger() {
+        assert!(PRODUCT.bytes.starts_with(b"\x7fELF") && KERNELS.bytes.starts_with(b"\x7fELF"));
+        assert!(PRODUCT.bytes.len() < KERNELS.bytes.len());
+        assert_ne!(PRODUCT.name, KERNELS.name);
+    }
+
+    #[test]
+    fn the_product_serves_its_own_policy_and_nothing_else() {
+        assert_eq!(serving("flagstone").name, PRODUCT.name);
+        for other in ["linux-6.5", "linux-7.0", "slab-2.6.24", "flagstone+order4"] {
+            assert_eq!(serving(other).name, KERNELS.name, "{other}");
+        }
+    }
+
+    #[test]
+    fn the_product_holds_no_name_of_a_kernel() {
+        let holds = |library: &Library, text: &str| {
+            let mut windows = library.bytes.windows(text.len());
+            windows.any(|window| window == text.as_bytes())
+        };
+        for name in ["linux-2.6.24", "linux-6.5", "dynamic-min-partial"] {
+            assert!(holds(&KERNELS, name) && !holds(&PRODUCT, name), "{name}");
+        }
     }
 
     #[test]
     fn the_library_is_written_once_and_found_again() {
         let directory = private_directory();
-        let path = place_in(directory.path()).unwrap();
-        assert_eq!(fs::read(&path).unwrap(), LIBRARY);
+        let path = place_in(&PRODUCT, directory.path()).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), PRODUCT.bytes);
         let first = fs::metadata(&path).unwrap().ino();
-        assert_eq!(place_in(directory.path()).unwrap(), path);
+        assert_eq!(place_in(&PRODUCT, directory.path()).unwrap(), path);
         assert_eq!(fs::metadata(&path).unwrap().ino(), first);
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
     }
@@ -174,17 +228,21 @@ mod tests {
     #[test]
     fn a_damaged_library_is_replaced() {
         let directory = private_directory();
-        let path = place_in(directory.path()).unwrap();
-        fs::write(&path, vec![0; LIBRARY.len()]).unwrap();
-        place_in(directory.path()).unwrap();
-        assert_eq!(fs::read(&path).unwrap(), LIBRARY);
+        let path = place_in(&PRODUCT, directory.path()).unwrap();
+        fs::write(&path, vec![0; PRODUCT.bytes.len()]).unwrap();
+        place_in(&PRODUCT, directory.path()).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), PRODUCT.bytes);
     }
 
     #[test]
     fn a_directory_others_may_write_to_is_refused() {
         let directory = private_directory();
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(place_in(directory.path()).unwrap_err().contains("others"));
+        assert!(
+            place_in(&PRODUCT, directory.path())
+                .unwrap_err()
+                .contains("others")
+        );
     }
 
     #[test]
@@ -192,14 +250,18 @@ mod tests {
         let directory = private_directory();
         let link = directory.path().join("link");
         symlink(directory.path(), &link).unwrap();
-        assert!(place_in(&link).unwrap_err().contains("symbolic link"));
+        assert!(
+            place_in(&PRODUCT, &link)
+                .unwrap_err()
+                .contains("symbolic link")
+        );
     }
 
     #[test]
     fn a_path_the_loader_would_split_is_refused() {
         let directory = private_directory();
-        assert!(place_in(&directory.path().join("a b")).is_err());
-        assert!(place_in(&directory.path().join("a:b")).is_err());
+        assert!(place_in(&PRODUCT, &directory.path().join("a b")).is_err());
+        assert!(place_in(&PRODUCT, &directory.path().join("a:b")).is_err());
     }
 
     #[test]

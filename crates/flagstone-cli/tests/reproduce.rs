@@ -77,7 +77,10 @@ fn no_row_is_worse_than_kept_and_every_cell_is_in_json_html_and_markdown_and_the
     assert_eq!(document["schema"], "flagstone.reproduce/1");
     let rows = document["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 497);
-    assert!(rows.iter().any(|row| row["nothing"].is_number() && row["counts"] == true));
+    assert!(
+        rows.iter()
+            .any(|row| row["nothing"].is_number() && row["counts"] == true)
+    );
     assert!(document["summary"]["independent"]["skill"].is_number());
     for row in rows {
         for field in ["seed", "table", "row", "column", "method", "unit"] {
@@ -148,9 +151,15 @@ fn a_row_that_got_worse_is_named_and_the_exit_status_is_1() {
     });
     std::fs::write(&file, kept.to_string()).unwrap();
     let words = ["S2", "--quick", "--check", file.to_str().unwrap()];
-    let output = reproduce(&words).env("XDG_CACHE_HOME", folder.path()).assert().code(1);
+    let output = reproduce(&words)
+        .env("XDG_CACHE_HOME", folder.path())
+        .assert()
+        .code(1);
     let lines = String::from_utf8(output.get_output().stderr.clone()).unwrap();
-    assert!(lines.contains("worse: S2 wastage 160 CPUs 4K after boot base: inside, now outside"), "{lines}");
+    assert!(
+        lines.contains("worse: S2 wastage 160 CPUs 4K after boot base: inside, now outside"),
+        "{lines}"
+    );
     assert!(lines.contains("1 rows got worse"), "{lines}");
 }
 

@@ -1,19 +1,21 @@
 //! All engines over the test world: random programs against a model, and the figures of each
 //! kernel version.
 
-use super::*;
-use crate::base::{CacheId, CpuId};
-use crate::page::{PageConfig, Retention};
-use crate::platform::testing::{Setup, Testing, World};
-use crate::policy::Policy;
-use crate::verify;
+use crate::Kernels;
+use flagstone_core::base::{CacheId, CpuId, PageSize};
+use flagstone_core::page::{PageConfig, Retention};
+use flagstone_core::platform::testing::{Setup, TestingWith, World};
+use flagstone_core::policy::Policy;
+use flagstone_core::slab::{Cache, CacheError, CacheRequest, Slabs};
+use flagstone_core::sync::Ordering::Relaxed;
+use flagstone_core::verify;
 use std::boxed::Box;
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::vec::Vec;
 
-pub type TestSlabs = Slabs<Testing>;
+pub type TestSlabs = Slabs<TestingWith<Kernels>>;
 
 /// Policies that together reach every engine and every version of its rules.
 pub const POLICIES: &[&str] = &[
@@ -156,7 +158,7 @@ fn random_program(name: &str, setup: Setup, sizes: &[usize], steps: u32, seed: u
         }
         assert_eq!(slabs.destroy_cache(id), Ok(()), "{name}: objects were lost");
     }
-    assert_eq!(slabs.lost.load(crate::sync::Ordering::Relaxed), 0);
+    assert_eq!(slabs.lost.load(Relaxed), 0);
 }
 
 pub fn check(slabs: &TestSlabs, context: &str) {
@@ -189,7 +191,7 @@ fn random_programs_on_two_memory_nodes_and_on_64k_pages() {
         };
         random_program(name, two, &[32, 256, 2048], 10_000, 77);
         let large = Setup {
-            page_size: crate::base::PageSize::K64,
+            page_size: PageSize::K64,
             ..cpus(2)
         };
         random_program(name, large, &[32, 256, 8192], 6_000, 99);

@@ -1,12 +1,16 @@
 //! The figures of each kernel version, as the rule sheet states them.
 
-use super::engine_tests::*;
-use super::*;
-use crate::base::{CpuId, NodeId, Pfn};
-use crate::platform::testing::Testing;
-
-use crate::policy::Policy;
-use crate::sync::Ordering::Relaxed;
+use crate::array_cache::array_fill as fill;
+use crate::cpu_slab::WithLock;
+use crate::engine_tests::*;
+use crate::host::Host;
+use crate::rules;
+use crate::{EngineCounts, Kernels, counts};
+use flagstone_core::base::{CpuId, NodeId, Pfn};
+use flagstone_core::platform::testing::TestingWith;
+use flagstone_core::policy::Policy;
+use flagstone_core::slab::{Cache, CacheRequest, ObjectEngine, Slab, SlabState};
+use flagstone_core::sync::Ordering::Relaxed;
 use std::ptr::NonNull;
 use std::vec::Vec;
 
@@ -43,7 +47,7 @@ fn list_of_partial_slabs(slabs: &TestSlabs, cache: &Cache, count: u32) -> Vec<Ve
     for group in &mut groups {
         give(slabs, cache, group.pop());
     }
-    slabs.flush_cpus(cache);
+    Kernels::flush(slabs, cache);
     assert_eq!(nr_partial(slabs, cache), count);
     groups
 }
@@ -68,7 +72,7 @@ fn a_cpu_that_only_frees_drains_seven_slabs_of_256_bytes_at_a_time() {
             }
         }
         assert_eq!(drained_at, [7, 14, 21, 28, 35], "{name}");
-        let counts = slabs.engine_counts(cache);
+        let counts = counts(cache);
         assert_eq!((counts.drains, counts.drained), (5, 35), "{name}");
         check(&slabs, name);
     }
@@ -80,17 +84,17 @@ fn a_refill_takes_one_slab_and_four_for_the_cpu() {
         let (_world, slabs) = built(name, cpus(2));
         let cache = slabs.cache(cache_of(&slabs, 256));
         let _groups = list_of_partial_slabs(&slabs, cache, 12);
-        let before = slabs.engine_counts(cache);
+        let before = counts(cache);
         let _one = take(&slabs, cache, 1);
-        let after = slabs.engine_counts(cache);
+        let after = counts(cache);
         assert_eq!(after.slabs_taken - before.slabs_taken, 5, "{name}");
         assert_eq!(after.list_visits - before.list_visits, 1, "{name}");
         assert_eq!(nr_partial(&slabs, cache), 7, "{name}");
-        let held = slabs.cpu_slab_view(cache, CpuId(0));
-        assert_eq!(held.partial_slabs, 4, "{name}");
+        let held = rules::cpu_slab(cache, CpuId(0));
+        assert_eq!(held.partial_slabs(), 4, "{name}");
         // The four serve the next allocations without the list.
         let _four = take(&slabs, cache, 4);
-        assert_eq!(slabs.engine_counts(cache).list_visits, after.list_visits);
+        assert_eq!(counts(cache).list_visits, after.list_visits);
         check(&slabs, name);
     }
 }
@@ -103,9 +107,9 @@ fn a_limit_of_zero_takes_two_slabs_until_6_7_and_one_since() {
         let (_world, slabs) = built_with(&policy, cpus(2));
         let cache = slabs.cache(cache_of(&slabs, 256));
         let _groups = list_of_partial_slabs(&slabs, cache, 6);
-        let before = slabs.engine_counts(cache).slabs_taken;
+        let before = counts(cache).slabs_taken;
         let _one = take(&slabs, cache, 1);
-        let taken = slabs.engine_counts(cache).slabs_taken - before;
+        let taken = counts(cache).slabs_taken - before;
         assert_eq!(taken, expected, "{name}");
     }
 }
@@ -116,23 +120,23 @@ fn before_5_16_limits_count_objects() {
     let cache = slabs.cache(cache_of(&slabs, 256));
     // 13 objects for 256 bytes: a refill stops above six, a drain comes above thirteen.
     let groups = list_of_partial_slabs(&slabs, cache, 12);
-    let before = slabs.engine_counts(cache).slabs_taken;
+    let before = counts(cache).slabs_taken;
     let extra = take(&slabs, cache, 1);
-    assert_eq!(slabs.engine_counts(cache).slabs_taken - before, 7);
+    assert_eq!(counts(cache).slabs_taken - before, 7);
     give(&slabs, cache, extra);
     drop(groups);
 
     let groups = full_slabs(&slabs, cache, 40);
     let _extra = take(&slabs, cache, 1);
     world.run_on(CpuId(1));
-    let drains = slabs.engine_counts(cache).drains;
+    let drains = counts(cache).drains;
     // Slabs enter the list with one free object each: the fifteenth finds fourteen there.
     for group in &groups[..14] {
         give(&slabs, cache, group.first().copied());
     }
-    assert_eq!(slabs.engine_counts(cache).drains, drains);
+    assert_eq!(counts(cache).drains, drains);
     give(&slabs, cache, groups[14].first().copied());
-    assert_eq!(slabs.engine_counts(cache).drains, drains + 1);
+    assert_eq!(counts(cache).drains, drains + 1);
     check(&slabs, "linux-3.16");
 }
 
@@ -175,7 +179,7 @@ fn in_2007_only_a_slab_given_up_empty_asks_min_partial() {
             give(&slabs, cache, one);
         }
         assert_eq!(slabs_of(&slabs, cache), 16);
-        slabs.flush_cpus(cache);
+        Kernels::flush(&*slabs, cache);
         assert_eq!(nr_partial(&slabs, cache), kept, "{name}, {size} bytes");
         assert_eq!(slabs_of(&slabs, cache), kept as usize);
         check(&slabs, name);
@@ -188,14 +192,14 @@ fn in_2007_every_visit_of_the_list_yields_one_slab() {
     let cache = slabs.cache(cache_of(&slabs, 256));
     let groups = full_slabs(&slabs, cache, 6);
     let _extra = take(&slabs, cache, cache.geometry().objects());
-    let visits = slabs.engine_counts(cache).list_visits;
+    let visits = counts(cache).list_visits;
     for group in &groups {
         give(&slabs, cache, group.first().copied());
     }
     assert_eq!(nr_partial(&slabs, cache), 6);
-    assert_eq!(slabs.engine_counts(cache).list_visits - visits, 6);
+    assert_eq!(counts(cache).list_visits - visits, 6);
     let _again = take(&slabs, cache, 6);
-    let after = slabs.engine_counts(cache);
+    let after = counts(cache);
     assert_eq!((after.list_visits - visits, after.slabs_taken), (12, 6));
     assert_eq!(nr_partial(&slabs, cache), 0);
     check(&slabs, "linux-2.6.24");
@@ -205,25 +209,25 @@ fn in_2007_every_visit_of_the_list_yields_one_slab() {
 fn the_slab_allocator_refills_sixteen_when_cold_and_drains_half_an_array() {
     let (world, slabs) = built("slab-2.6.24", cpus(2));
     let cache = slabs.cache(cache_of(&slabs, 64));
-    let (_, limit) = slabs.array_fill(cache, CpuId(0));
+    let limit = rules::rules(cache).queues.limit;
     assert_eq!(limit, 120);
     let first = take(&slabs, cache, 1);
-    assert_eq!(slabs.array_fill(cache, CpuId(0)).0, 15);
+    assert_eq!(fill(cache, CpuId(0)), 15);
     let more = take(&slabs, cache, 199);
     world.run_on(CpuId(1));
     let all: Vec<_> = first.into_iter().chain(more).collect();
     give(&slabs, cache, all[..120].iter().copied());
-    assert_eq!(slabs.array_fill(cache, CpuId(1)).0, 120);
-    assert_eq!(slabs.engine_counts(cache).drains, 0);
+    assert_eq!(fill(cache, CpuId(1)), 120);
+    assert_eq!(counts(cache).drains, 0);
     give(&slabs, cache, [all[120]]);
-    assert_eq!(slabs.array_fill(cache, CpuId(1)).0, 61);
+    assert_eq!(fill(cache, CpuId(1)), 61);
     // The drained sixty lie in the shared array, from where CPU 0 gets them in one batch.
-    let refills = slabs.engine_counts(cache).refills;
+    let refills = counts(cache).refills;
     world.run_on(CpuId(0));
-    let left = slabs.array_fill(cache, CpuId(0)).0;
+    let left = fill(cache, CpuId(0));
     let _rest = take(&slabs, cache, left + 1);
-    assert_eq!(slabs.engine_counts(cache).refills, refills + 1);
-    assert_eq!(slabs.array_fill(cache, CpuId(0)).0, 59);
+    assert_eq!(counts(cache).refills, refills + 1);
+    assert_eq!(fill(cache, CpuId(0)), 59);
     check(&slabs, "slab-2.6.24");
 }
 
@@ -235,9 +239,9 @@ fn the_slab_allocator_keeps_free_limit_objects_in_empty_slabs() {
     give(&slabs, cache, objects);
     // One CPU: no shared array; limit 24, batch 12, free_limit (1 + 1) * 12 + objects per slab.
     let limit = 24 + cache.geometry().objects();
-    let free = slabs.free_objects(cache, NodeId(0));
-    assert!(free <= u64::from(limit), "{free} above {limit}");
-    assert!(free + 2 > u64::from(limit), "{free} far below {limit}");
+    let free = Host(&slabs).shared(cache, NodeId(0)).free_objects();
+    assert!(free <= limit, "{free} above {limit}");
+    assert!(free + 2 > limit, "{free} far below {limit}");
     check(&slabs, "slab-2.6.24");
 }
 
@@ -251,19 +255,19 @@ fn frees_put_aside_come_back_in_one_batch_or_when_memory_is_wanted() {
         let cache = slabs.cache(cache_of(&slabs, 256));
         let objects = take(&slabs, cache, 64);
         for &object in &objects[..29] {
-            slabs.defer(cache, object);
+            Host(&slabs).defer(cache, object);
         }
         assert_eq!(slabs.cpu_held(cache).deferred_objects, 29, "{name}");
         assert_eq!(live(&slabs, cache), 35, "{name}");
         check(&slabs, name);
-        slabs.defer(cache, objects[29]);
+        Host(&slabs).defer(cache, objects[29]);
         assert_eq!(slabs.cpu_held(cache).deferred_objects, 0, "{name}");
-        slabs.defer(cache, objects[30]);
+        Host(&slabs).defer(cache, objects[30]);
         assert_eq!(live(&slabs, cache), 33, "{name}");
         // 33 are out, so some allocation of the next 64 finds no slab at hand and looks here.
         let more = take(&slabs, cache, 64);
         assert_eq!(slabs.cpu_held(cache).deferred_objects, 0, "{name}");
-        assert_eq!(slabs.engine_counts(cache).deferred, 31, "{name}");
+        assert_eq!(counts(cache).deferred, 31, "{name}");
         check(&slabs, name);
         give(&slabs, cache, more);
         give(&slabs, cache, objects[31..].iter().copied());
@@ -284,7 +288,7 @@ fn a_cache_can_be_ended_with_frees_of_full_slabs_put_aside() {
         let objects = take(&slabs, cache, 6);
         for (number, object) in objects.into_iter().enumerate() {
             world.run_on(CpuId(number as u32 % 2));
-            slabs.defer(cache, object);
+            Host(&slabs).defer(cache, object);
         }
         assert_eq!(slabs.destroy_cache(cache.id()), Ok(()), "{name}");
         check(&slabs, name);
@@ -301,22 +305,23 @@ fn a_free_that_finds_its_slab_locked_is_put_aside() {
     let head = head
         .and_then(|pfn| slabs.pages().head_of(pfn))
         .expect("a slab");
-    // SAFETY: a slab of the 2007 engine.
-    let lock = unsafe { slabs.pages().memmap().slab_lock(head) };
+    // SAFETY: a live slab of this cache.
+    let slab = unsafe { Slab::at(&slabs, cache, head) };
+    let lock = slab.lock_2007();
     let taken = std::thread::scope(|scope| {
         let other = scope.spawn(|| {
             world.enter(CpuId(1));
-            lock.try_acquire_now::<Testing>()
+            lock.try_acquire_now::<TestingWith<Kernels>>()
         });
         other.join().expect("no panic")
     });
     assert!(taken, "the other thread holds the slab's lock now");
     give(&slabs, cache, [objects[0]]);
     assert_eq!(slabs.cpu_held(cache).deferred_objects, 1);
-    lock.reset::<Testing>();
+    lock.reset::<TestingWith<Kernels>>();
     give(&slabs, cache, [objects[1]]);
     assert_eq!(slabs.cpu_held(cache).deferred_objects, 1);
-    slabs.flush_cpus(cache);
+    Kernels::flush(&*slabs, cache);
     assert_eq!(slabs.cpu_held(cache).deferred_objects, 0);
     check(&slabs, "deferred");
 }
@@ -331,14 +336,14 @@ fn a_slab_that_frees_contend_for_is_given_up_and_passed_over_once() {
         let (world, slabs) = built(name, cpus(2));
         let cache = slabs.cache(cache_of(&slabs, 256));
         let objects = take(&slabs, cache, cache.geometry().objects());
-        let own = slabs.cpu_slab_view(cache, CpuId(0)).slab;
+        let own = rules::cpu_slab(cache, CpuId(0)).slab();
         // Another CPU frees into CPU 0's slab, and meets somebody there.
         world.run_on(CpuId(1));
         give(&slabs, cache, [objects[0], objects[1]]);
         contend(&slabs, own);
         world.run_on(CpuId(0));
         let next = take(&slabs, cache, 1);
-        let now = slabs.cpu_slab_view(cache, CpuId(0)).slab;
+        let now = rules::cpu_slab(cache, CpuId(0)).slab();
         assert_ne!(now, own, "{name}: the contended slab was given up");
         let state = state_of(&slabs, own);
         assert!(!state.frozen(), "{name}");
@@ -347,7 +352,7 @@ fn a_slab_that_frees_contend_for_is_given_up_and_passed_over_once() {
         check(&slabs, name);
         world.run_on(CpuId(1));
         let other = take(&slabs, cache, 1);
-        assert_eq!(slabs.cpu_slab_view(cache, CpuId(1)).slab, own, "{name}");
+        assert_eq!(rules::cpu_slab(cache, CpuId(1)).slab(), own, "{name}");
         give(
             &slabs,
             cache,
@@ -420,10 +425,7 @@ fn a_cache_made_anew_finds_its_cpus_empty() {
         assert_eq!(slabs.destroy_cache(first), Ok(()));
         let second = cache_of(&slabs, 512);
         assert_eq!(second, first, "the entry is used again");
-        assert_eq!(
-            slabs.engine_counts(slabs.cache(second)),
-            EngineCounts::default()
-        );
+        assert_eq!(counts(slabs.cache(second)), EngineCounts::default());
         let objects = take(&slabs, slabs.cache(second), 100);
         check(&slabs, name);
         give(&slabs, slabs.cache(second), objects);

@@ -49,4 +49,4 @@ mod thread;
 mod world;
 
 pub use report::write_line;
-pub use world::{Linux, init};
+pub use world::{Linux, LinuxWith, init};

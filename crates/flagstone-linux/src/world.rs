@@ -1,15 +1,26 @@
 //! The answers of Linux to what the core asks.
 
 use crate::{clock, cpus, entropy, limits, memory, report, slots, thread};
+use core::marker::PhantomData;
 use core::ops::Range;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, Ordering};
 use flagstone_core::base::{CpuId, Means, NodeId, PageSize};
-use flagstone_core::platform::{CpuArea, Fault, LockKind, OutOfMemory, Platform, SheafWord, Slot};
+use flagstone_core::platform::{
+    CpuArea, Fault, LockKind, OutOfMemory, Platform, SheafWord, SheavesOnly, Slot,
+};
+use flagstone_core::slab::{Engines, ObjectEngine};
 
-/// Linux as a platform of the core.
+/// Linux as a platform of the core, for slabs that the engine `E` serves besides the sheaf engine.
 #[derive(Debug)]
-pub enum Linux {}
+pub struct LinuxWith<E>(PhantomData<E>);
+
+/// Linux as a platform of the product.
+pub type Linux = LinuxWith<SheavesOnly>;
+
+impl<E: ObjectEngine> Engines for LinuxWith<E> {
+    type Engine = E;
+}
 
 /// CPU slots; zero before [`init`].
 static CPU_COUNT: AtomicU32 = AtomicU32::new(0);
@@ -25,7 +36,7 @@ pub fn init() {
 // SAFETY: memory.rs: fresh anonymous mappings are nobody else's and zero. The CPU count is stored
 // once by `init`, and `current_cpu` stays below it. slots.rs states why its steps are atomic.
 // The locks are the core's own. `report::fatal` aborts.
-unsafe impl Platform for Linux {
+unsafe impl<E: 'static> Platform for LinuxWith<E> {
     fn page_size() -> PageSize {
         memory::page_size()
     }

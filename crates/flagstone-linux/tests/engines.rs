@@ -7,11 +7,15 @@ use flagstone_core::page::PageConfig;
 use flagstone_core::policy::Policy;
 use flagstone_core::slab::{CacheRequest, Slabs};
 use flagstone_core::verify;
-use flagstone_linux::Linux;
+use flagstone_kernels::Kernels;
+use flagstone_linux::LinuxWith;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Barrier, mpsc};
+
+/// Linux with every engine.
+type Ours = LinuxWith<Kernels>;
 
 const POLICIES: &[&str] = &[
     "linux-2.6.24",
@@ -32,7 +36,7 @@ fn start() {
 }
 
 /// A slab allocator of its own, never ended: its memory is the test program's.
-fn built(name: &str) -> &'static Slabs<Linux> {
+fn built(name: &str) -> &'static Slabs<Ours> {
     start();
     let policy = Policy::parse(name).expect("a known policy");
     let config = PageConfig {
@@ -47,7 +51,7 @@ fn built(name: &str) -> &'static Slabs<Linux> {
     unsafe { place.assume_init_ref() }
 }
 
-fn cache(slabs: &Slabs<Linux>, size: usize) -> CacheId {
+fn cache(slabs: &Slabs<Ours>, size: usize) -> CacheId {
     slabs
         .create_cache(&CacheRequest::new("objects", size))
         .expect("a cache")
@@ -74,14 +78,14 @@ struct Marked {
 unsafe impl Send for Marked {}
 
 impl Marked {
-    fn new(slabs: &Slabs<Linux>, id: CacheId, size: usize, mark: u8) -> Self {
+    fn new(slabs: &Slabs<Ours>, id: CacheId, size: usize, mark: u8) -> Self {
         let object = slabs.alloc(slabs.cache(id)).expect("memory");
         // SAFETY: the object has `size` bytes and is ours.
         unsafe { object.write_bytes(mark, size) };
         Self { object, mark }
     }
 
-    fn end(self, slabs: &Slabs<Linux>, id: CacheId, size: usize) {
+    fn end(self, slabs: &Slabs<Ours>, id: CacheId, size: usize) {
         // SAFETY: live, with `size` bytes.
         let bytes = unsafe { std::slice::from_raw_parts(self.object.as_ptr(), size) };
         assert!(
@@ -93,7 +97,7 @@ impl Marked {
     }
 }
 
-fn settle(name: &str, slabs: &Slabs<Linux>, id: CacheId) {
+fn settle(name: &str, slabs: &Slabs<Ours>, id: CacheId) {
     if let Err(broken) = verify::check_slabs(slabs) {
         panic!("{name}: {broken}");
     }
@@ -207,7 +211,7 @@ fn caches_may_be_shrunk_while_they_are_used() {
 fn a_heap_runs_on_any_engine() {
     start();
     for name in POLICIES {
-        let heap: &'static Heap<Linux> = Box::leak(Box::new(Heap::new()));
+        let heap: &'static Heap<Ours> = Box::leak(Box::new(Heap::new()));
         let policy = Policy::parse(name).expect("a known policy");
         let config = HeapConfig {
             policy,

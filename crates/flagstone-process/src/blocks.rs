@@ -3,11 +3,11 @@
 //! The fast halves are inlined into a face (`static_heap().alloc_fast`, `free_fast`); what they do
 //! not let pass comes here. None of these is generic, so that a face has no copy of the allocator.
 
+use crate::Linux;
 use crate::init::{heap, static_heap};
 use core::ptr::NonNull;
 use flagstone_core::heap::Freed;
 use flagstone_core::platform::{Fault, Platform};
-use flagstone_linux::Linux;
 
 /// What the fast half of an allocation did not serve.
 #[cold]

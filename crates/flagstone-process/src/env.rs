@@ -1,7 +1,7 @@
 //! Options from the environment.
 //!
 //! ```text
-//!   FLAGSTONE_POLICY=linux-6.5+order4          the base, as in `flagstone plan --policy`
+//!   FLAGSTONE_POLICY=flagstone                 the base; names of kernels in the second library only
 //!   FLAGSTONE_CONF="sheaf_capacity:32,..."     several options
 //!   FLAGSTONE_SHEAF_CAPACITY=32                one option: any key of `Policy::set`
 //!   FLAGSTONE_VERBOSE=1                        one line at start-up
@@ -91,12 +91,42 @@ fn asked_policy() -> Policy {
 /// The policy that `FLAGSTONE_POLICY` names; `None` if it names none.
 fn named_policy() -> Option<Policy> {
     let name = value_of("POLICY")?;
-    match Policy::parse(name) {
+    match parse(name) {
         Ok(policy) => Some(policy),
         Err(error) => {
             complain("FLAGSTONE_POLICY", name, &error);
             None
         }
+    }
+}
+
+#[cfg(feature = "kernels")]
+fn parse(name: &str) -> Result<Policy, flagstone_core::policy::NameError<'_>> {
+    Policy::parse(name)
+}
+
+/// The policies of kernels are not in this library: neither their engines nor their names.
+#[cfg(not(feature = "kernels"))]
+fn parse(name: &str) -> Result<Policy, Elsewhere<'_>> {
+    match name {
+        "flagstone" => Ok(Policy::default()),
+        _ => Err(Elsewhere(name)),
+    }
+}
+
+/// A policy that another library serves.
+#[cfg(not(feature = "kernels"))]
+struct Elsewhere<'a>(&'a str);
+
+#[cfg(not(feature = "kernels"))]
+impl core::fmt::Display for Elsewhere<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let name = self.0;
+        write!(
+            f,
+            "this library serves 'flagstone' alone; `flagstone run --policy {name} -- CMD` loads \
+             libflagstone-kernels.so, which serves the policies of kernels"
+        )
     }
 }
 

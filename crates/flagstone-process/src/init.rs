@@ -13,8 +13,16 @@ use crate::env;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use flagstone_core::heap::{Heap, HeapConfig};
 use flagstone_core::platform::Platform;
+use flagstone_linux::limits;
 use flagstone_linux::slots::{self, Place};
-use flagstone_linux::{Linux, limits};
+
+#[cfg(feature = "kernels")]
+type Engine = flagstone_kernels::Kernels;
+#[cfg(not(feature = "kernels"))]
+type Engine = flagstone_core::platform::SheavesOnly;
+
+/// Linux, with the object engine this heap was built with.
+pub type Linux = flagstone_linux::LinuxWith<Engine>;
 
 /// All that is large and static, in one piece: what lies at a fixed distance from what a hot path
 /// has in a register already needs no address of its own.

@@ -11,12 +11,13 @@
 //! The last part of a cache's knobs has the kernel's name (`/sys/kernel/slab/<cache>/`). A cache's name may
 //! hold dots. Of caches that share a name the first is meant.
 
+use crate::Linux;
 use crate::blocks;
 use crate::init::static_heap;
 use flagstone_core::heap::Ready;
 use flagstone_core::platform::Platform;
 use flagstone_core::slab::Cache;
-use flagstone_linux::{Linux, slots};
+use flagstone_linux::slots;
 
 /// Why a knob is not read or set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

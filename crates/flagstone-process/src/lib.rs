@@ -29,7 +29,7 @@ pub mod objects;
 pub mod report;
 pub mod start;
 
-pub use init::{CS_OFFSET, STORE, Store, heap, static_heap};
+pub use init::{CS_OFFSET, Linux, STORE, Store, heap, static_heap};
 
 // Whatever features the `libc` crate was built with for other members of the workspace: this
 // heap needs the C library and says so itself.

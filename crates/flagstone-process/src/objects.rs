@@ -8,13 +8,13 @@
 //! Any thread allocates and any thread frees. Without a limit an allocation is one slot step; with
 //! one, threads share a counter.
 
+use crate::Linux;
 use crate::init::heap;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use flagstone_core::base::CacheId;
 use flagstone_core::heap::Ready;
 pub use flagstone_core::slab::{CacheError, CacheRequest, Constructor, NAME_BYTES};
-use flagstone_linux::Linux;
 
 /// A cache of objects of one size.
 #[derive(Debug)]

@@ -18,6 +18,8 @@ use flagstone_core::platform::{
     Access, CpuArea, Fault, Function, Line, LockKind, OutOfMemory, Planted, Platform, RawLock,
     Reentered, SheafWord, Slot, Work,
 };
+use flagstone_core::slab::Engines;
+use flagstone_kernels::Kernels;
 
 /// The platform of the simulator.
 #[derive(Debug)]
@@ -104,6 +106,10 @@ pub(crate) unsafe fn word_and_entry<'a>(
     // SAFETY: obligation 1.
     let word = unsafe { area.word(cpu, slot) };
     (word, area.entry(SheafWord(word.load(Relaxed))))
+}
+
+impl Engines for Virtual {
+    type Engine = Kernels;
 }
 
 // SAFETY: 1: the arena hands out address space once and keeps its contents as promised.

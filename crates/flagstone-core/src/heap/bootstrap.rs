@@ -19,8 +19,9 @@ use super::mark::MARK_AT;
 use super::strays::Strays;
 use super::unlisted::Unlisted;
 use crate::page::PageConfig;
-use crate::platform::{Lock, LockKind, OutOfMemory, Platform};
+use crate::platform::{Lock, LockKind, OutOfMemory};
 use crate::policy::Policy;
+use crate::slab::Engines;
 use crate::slab::{CacheRequest, Slabs};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -55,7 +56,7 @@ pub struct HeapConfig {
 
 /// A heap's parts, once built.
 #[derive(Debug)]
-pub struct Ready<P: Platform> {
+pub struct Ready<P: Engines> {
     pub(super) slabs: Slabs<P>,
     pub(super) huge: Lock<HugeTable>,
     /// Largest request a cache serves.
@@ -75,7 +76,7 @@ pub struct Ready<P: Platform> {
     pub(super) roomy: AtomicBool,
 }
 
-impl<P: Platform> Heap<P> {
+impl<P: Engines> Heap<P> {
     /// Builds the heap now, unless it is built.
     ///
     /// # Errors
@@ -178,7 +179,7 @@ impl<P: Platform> Heap<P> {
 }
 
 /// Makes the caches of the size classes and fills the table. Returns the largest class.
-fn make_classes<P: Platform>(
+fn make_classes<P: Engines>(
     gate: &Gate,
     slabs: &Slabs<P>,
     policy: &Policy,

@@ -12,6 +12,7 @@
 use super::bootstrap::Ready;
 use super::heap::Heap;
 use crate::platform::{LockKind, Platform, RawLock};
+use crate::slab::Engines;
 use crate::sync::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicU32};
 
@@ -57,7 +58,7 @@ impl Forking {
     }
 }
 
-impl<P: Platform> Ready<P> {
+impl<P: Engines> Ready<P> {
     /// Before a fork: takes every lock, so that the child finds all structures whole. One thread at
     /// a time; a fork inside a fork (in a signal handler) takes what is still missing.
     ///
@@ -115,7 +116,7 @@ impl<P: Platform> Ready<P> {
     }
 }
 
-impl<P: Platform> Heap<P> {
+impl<P: Engines> Heap<P> {
     /// See [`Ready::fork_prepare`].
     pub fn fork_prepare(&self) -> bool {
         self.ready_if_built().is_none_or(Ready::fork_prepare)

@@ -16,7 +16,8 @@ use super::gate::Gate;
 use super::mark::handed_out;
 use crate::base::{NodeId, Order, PageCount, Pfn};
 use crate::page::PageKind;
-use crate::platform::{Fault, Platform, Slot};
+use crate::platform::{Fault, Slot};
+use crate::slab::Engines;
 use crate::slab::{Cache, SHEAF_CACHES};
 use crate::sync::Ordering::Relaxed;
 use core::cell::UnsafeCell;
@@ -40,7 +41,7 @@ pub enum Freed {
 
 /// A heap. See the module's picture.
 #[repr(C)]
-pub struct Heap<P: Platform> {
+pub struct Heap<P: Engines> {
     pub(super) gate: Gate,
     pub(super) stage: Stage,
     pub(super) ready: UnsafeCell<MaybeUninit<Ready<P>>>,
@@ -48,9 +49,9 @@ pub struct Heap<P: Platform> {
 
 // SAFETY: the gate and the stage are atomics; `ready` is written once, before the stage says so,
 // and is `Sync` itself.
-unsafe impl<P: Platform> Sync for Heap<P> {}
+unsafe impl<P: Engines> Sync for Heap<P> {}
 
-impl<P: Platform> Heap<P> {
+impl<P: Engines> Heap<P> {
     /// A heap that will build itself at first use. All zero bytes.
     #[must_use]
     #[allow(clippy::new_without_default, reason = "only useful as a constant")]
@@ -404,7 +405,7 @@ pub(super) enum Found<'a> {
     Outside,
 }
 
-impl<P: Platform> Ready<P> {
+impl<P: Engines> Ready<P> {
     /// What `address` belongs to. Ends the program if it is inside our pages but no block.
     pub(super) fn find(&self, address: NonNull<u8>) -> Found<'_> {
         let pages = self.slabs.pages();

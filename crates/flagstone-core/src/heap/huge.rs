@@ -10,11 +10,12 @@ use super::huge_table::{HugeBlock, HugeTable};
 use super::kept::Evicted;
 use super::strays::Strays;
 use crate::base::Order;
-use crate::platform::{Fault, Guard, Platform, Reentered};
+use crate::platform::{Fault, Guard, Reentered};
+use crate::slab::Engines;
 use crate::sync::Ordering::Relaxed;
 use core::ptr::NonNull;
 
-impl<P: Platform> Ready<P> {
+impl<P: Engines> Ready<P> {
     /// A block of its own for `size` bytes, zeroed on request.
     pub(super) fn alloc_huge(
         &self,

@@ -15,7 +15,8 @@
 //! thread below holds may be half changed.
 
 use super::bootstrap::Ready;
-use crate::platform::{LockKind, Platform};
+use crate::platform::LockKind;
+use crate::slab::Engines;
 use crate::sync::AtomicUsize;
 use crate::sync::Ordering::Relaxed;
 
@@ -44,7 +45,7 @@ impl LastResort {
     }
 }
 
-impl<P: Platform> Ready<P> {
+impl<P: Engines> Ready<P> {
     /// A request that was refused, once more after the heap gave up all it keeps.
     #[cold]
     #[inline(never)]

@@ -4,11 +4,11 @@
 //! an object freed twice is noticed when it reaches its slab, not at once.
 
 use super::bootstrap::Ready;
-use crate::platform::{Fault, Platform, Slot};
-use crate::slab::Cache;
+use crate::platform::{Fault, Slot};
+use crate::slab::{Cache, Engines};
 use core::ptr::NonNull;
 
-impl<P: Platform> Ready<P> {
+impl<P: Engines> Ready<P> {
     /// An object of `cache`; `None` when memory is exhausted.
     #[inline]
     pub fn alloc_object_of(&self, cache: &Cache) -> Option<NonNull<u8>> {

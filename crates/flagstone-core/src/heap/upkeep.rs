@@ -10,7 +10,8 @@ use super::bootstrap::Ready;
 use super::heap::Heap;
 use super::huge_table::{HugeBlock, HugeCount};
 use crate::base::NodeId;
-use crate::platform::{LockKind, MAX_CACHES, Platform, RawLock};
+use crate::platform::{LockKind, MAX_CACHES, RawLock};
+use crate::slab::Engines;
 use crate::slab::Slabs;
 use crate::sync::Ordering::Relaxed;
 use core::ptr::NonNull;
@@ -34,7 +35,7 @@ const SHALLOW: usize = 1;
 /// again. Shrinking all caches at an eighth cost a Python program a sixth more faults.
 const DEEP: usize = 4;
 
-impl<P: Platform> Ready<P> {
+impl<P: Engines> Ready<P> {
     /// The slab allocator.
     #[must_use]
     pub fn slabs(&self) -> &Slabs<P> {
@@ -182,7 +183,7 @@ impl<P: Platform> Ready<P> {
     }
 }
 
-impl<P: Platform> Heap<P> {
+impl<P: Engines> Heap<P> {
     /// Gives back all that is cached, but `keep` bytes of free pages; see [`Ready::trim`].
     pub fn trim(&self, keep: usize) -> usize {
         self.ready_if_built().map_or(0, |ready| ready.trim(keep))

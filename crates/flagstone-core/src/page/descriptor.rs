@@ -175,16 +175,6 @@ const _: () = assert!(
     "a descriptor is half a cache line, and a tail needs a quarter of it"
 );
 
-#[cfg(not(loom))]
-const _: () = {
-    use crate::platform::RawLock;
-    assert!(
-        size_of::<RawLock>() <= DESCRIPTOR_BYTES
-            && DESCRIPTOR_BYTES.is_multiple_of(align_of::<RawLock>()),
-        "a slab's lock fits behind its descriptor"
-    );
-};
-
 // SAFETY: every field is an atomic; who may change which field when is stated by `page.one-owner`
 // and by the lock of the list the page is on.
 unsafe impl Sync for Descriptor {}

@@ -20,7 +20,7 @@ use super::descriptor::{Descriptor, Spacing};
 use super::resident::Resident;
 use super::whole::Whole;
 use crate::base::{Order, PageCount, PageSize, Pfn};
-use crate::platform::{OutOfMemory, Platform, RawLock};
+use crate::platform::{OutOfMemory, Platform};
 use crate::sync::AtomicUsize;
 use crate::sync::Ordering::{AcqRel, Acquire};
 use core::ptr::NonNull;
@@ -207,29 +207,6 @@ impl Memmap {
     pub fn links_of(&self, pfn: Pfn) -> NonNull<u8> {
         // SAFETY: no further than the end of the descriptors.
         unsafe { self.descriptor_at(pfn).byte_add(size_of::<Descriptor>()) }
-    }
-
-    /// The lock of a slab: behind its descriptor, so that it shares the slab's line, as the
-    /// kernels of 2007 had it (docs: linux-policies 4.1).
-    ///
-    /// # Safety
-    /// 1. [`Memmap::make_slab_lock`] was called since the page became this slab's head.
-    #[inline]
-    #[must_use]
-    pub unsafe fn slab_lock(&self, pfn: Pfn) -> &RawLock {
-        // SAFETY: obligation 1; atomics may be changed through a shared reference.
-        unsafe { self.links_of(pfn).cast().as_ref() }
-    }
-
-    /// Puts a lock behind a slab's descriptor.
-    ///
-    /// # Safety
-    /// 1. The caller owns the page, descriptors have lines of their own, and no link of the slab
-    ///    lies outside its objects.
-    pub unsafe fn make_slab_lock(&self, pfn: Pfn, lock: RawLock) {
-        debug_assert_eq!(self.spacing, Spacing::Lines);
-        // SAFETY: obligation 1; size and alignment are checked beside the descriptor.
-        unsafe { self.links_of(pfn).cast().write(lock) };
     }
 
     /// A page's address.

@@ -123,7 +123,7 @@ impl Function {
 }
 
 /// While it lives, the caller's time belongs to one function. Nothing on real hardware.
-pub(crate) struct Within<P: Platform> {
+pub struct Within<P: Platform> {
     before: Function,
     world: PhantomData<P>,
 }
@@ -131,7 +131,8 @@ pub(crate) struct Within<P: Platform> {
 impl<P: Platform> Within<P> {
     /// From here on.
     #[inline(always)]
-    pub(crate) fn of(function: Function) -> Self {
+    #[must_use]
+    pub fn of(function: Function) -> Self {
         Self {
             before: P::enter_function(function),
             world: PhantomData,

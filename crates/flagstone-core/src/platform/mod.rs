@@ -22,8 +22,7 @@ pub mod percpu;
 #[cfg(all(not(loom), any(test, feature = "testing")))]
 pub mod testing;
 
-pub(crate) use cost::Within;
-pub use cost::{Access, Function, Line, Work};
+pub use cost::{Access, Function, Line, Within, Work};
 pub use lock::{ASK_AFTER, Guard, Lock, LockKind, RawLock, Reentered};
 pub use percpu::{
     CPU_STRIDE, CpuArea, ENTRY_UNUSED, INDEX_ROUNDING, LockedSlots, MAX_CACHES, SHEAF_FRAME_BYTES,
@@ -77,6 +76,10 @@ pub enum Planted {
     /// Whoever took a slab's last object looks a second time whether the slab is full.
     AnotherLook,
 }
+
+/// Names no object engine: a world with it serves all its caches by sheaves (`slab::ObjectEngine`).
+#[derive(Clone, Copy, Debug)]
+pub struct SheavesOnly;
 
 /// The world below: an operating system, a kernel, a virtual machine or a model checker.
 ///

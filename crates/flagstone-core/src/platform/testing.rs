@@ -13,8 +13,11 @@
 //! Feature `testing`; the only part of the crate that uses `std`.
 
 use super::percpu::{exchange_owned, pop_owned, push_owned};
-use super::{CpuArea, Fault, LockKind, OutOfMemory, Platform, RawLock, SheafWord, Slot};
+use super::{
+    CpuArea, Fault, LockKind, OutOfMemory, Platform, RawLock, SheafWord, SheavesOnly, Slot,
+};
 use crate::base::{CpuId, NodeId, PageSize};
+use core::marker::PhantomData;
 use core::ptr::NonNull;
 use std::alloc::Layout;
 use std::cell::{Cell, RefCell};
@@ -306,15 +309,19 @@ impl Reservation {
     }
 }
 
-/// The platform of tests: every function speaks of the world the calling thread has entered.
+/// The platform of tests: every function speaks of the world the calling thread has entered. Its
+/// slabs are served by the engine `E` besides the sheaf engine.
 #[derive(Debug)]
-pub struct Testing;
+pub struct TestingWith<E>(PhantomData<E>);
+
+/// The platform of tests for the product.
+pub type Testing = TestingWith<SheavesOnly>;
 
 // SAFETY: 1. reservations are heap memory of their own; `commit` zeroes pages that were not
 // committed and `decommit` zeroes pages. 2. CPU counts are constants of a world and `run_on`
 // checks. 3. each CPU's slot steps run under that CPU's lock. 4. the default locks. 5. `fatal`
 // panics.
-unsafe impl Platform for Testing {
+unsafe impl<E: 'static> Platform for TestingWith<E> {
     fn page_size() -> PageSize {
         World::now_in(|world| world.setup.page_size)
     }

@@ -9,7 +9,7 @@
 //! Not here: the walk of an allocation or a free (`cpu_sheaf.rs`, `refill.rs`, `flush.rs`), and
 //! how sheaves and barns grow (`sizing.rs`).
 
-use super::engine::EngineParts;
+use super::engine::EngineRoom;
 use super::geometry::Geometry;
 use super::sizing::SheafSizing;
 use crate::base::CacheId;
@@ -83,7 +83,8 @@ pub struct Cache {
     pub(crate) id: CacheId,
     pub(crate) geometry: Geometry,
     pub(crate) sizing: SheafSizing,
-    pub(crate) parts: EngineParts,
+    pub(crate) engine: Engine,
+    pub(crate) room: EngineRoom,
     pub(crate) ctor: Option<Constructor>,
     pub(crate) min_partial: AtomicU32,
     /// Refill sheaves to the brim (the kernels) or stop at the first new slab (flagstone).
@@ -115,7 +116,8 @@ pub(crate) struct CacheMaking {
     pub barn_empty: u32,
     pub barn_bytes: usize,
     pub refill_whole: bool,
-    pub parts: EngineParts,
+    pub engine: Engine,
+    pub room: EngineRoom,
 }
 
 impl Cache {
@@ -141,7 +143,8 @@ impl Cache {
             id: making.id,
             geometry: making.geometry,
             sizing,
-            parts: making.parts,
+            engine: making.engine,
+            room: making.room,
             ctor: request.ctor,
             min_partial: AtomicU32::new(making.min_partial),
             refill_whole: making.refill_whole,
@@ -208,12 +211,6 @@ impl Cache {
         self.min_partial.store(slabs, Relaxed);
     }
 
-    /// Whether a node with `nr_partial` slabs on its list gives an empty one back.
-    #[inline]
-    pub(crate) fn is_surplus(&self, nr_partial: u32) -> bool {
-        self.parts.is_surplus(nr_partial, self.min_partial())
-    }
-
     /// Counts objects on their way back into slabs.
     #[inline]
     pub(crate) fn count_back(&self, objects: u32) {
@@ -233,7 +230,14 @@ impl Cache {
     #[inline]
     #[must_use]
     pub fn engine(&self) -> Engine {
-        self.parts.engine
+        self.engine
+    }
+
+    /// Where the memory of the engine that serves this cache lies; zero if it has none.
+    #[inline]
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.room.address()
     }
 
     /// Mean bytes asked for per object, by the sampled allocations; `None` before the first.
@@ -254,7 +258,7 @@ impl Cache {
 
     /// Runs the constructor, if there is one, over a fresh object.
     #[inline]
-    pub(crate) fn construct(&self, object: NonNull<u8>) {
+    pub fn construct(&self, object: NonNull<u8>) {
         if let Some(ctor) = self.ctor {
             // SAFETY: the object is the cache's size and nobody else's; the creator of the cache
             // vouches for the constructor.

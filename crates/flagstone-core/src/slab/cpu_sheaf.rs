@@ -14,20 +14,20 @@
 
 use super::barn::Barn;
 use super::cache::Cache;
+use super::engine::{Engines, ObjectEngine};
 use super::sheaf::{OwnSheaf, bytes_for};
 use super::sizing::Served;
 use super::slabs::Slabs;
 use crate::base::NodeId;
-use crate::platform::{Access, Fault, Line, Platform, SheafWord, Slot, Work};
-use crate::policy::Engine;
+use crate::platform::{Access, Fault, Line, SheafWord, Slot, Work};
 use core::ptr::NonNull;
 
-impl<P: Platform> Slabs<P> {
+impl<P: Engines> Slabs<P> {
     /// Takes an object of `cache`: the fast step, then the slow path.
     #[inline]
     pub fn alloc(&self, cache: &Cache) -> Option<NonNull<u8>> {
-        if cache.engine() != Engine::Sheaf {
-            return self.alloc_of(cache);
+        if Self::is_guests(cache) {
+            return P::Engine::alloc(self, cache);
         }
         P::work(Work::Fast);
         // SAFETY: the area is ours and the id of a cache is below MAX_CACHES.
@@ -43,9 +43,9 @@ impl<P: Platform> Slabs<P> {
     /// 1. `object` came from `alloc` of this cache and is not used again.
     #[inline]
     pub unsafe fn free(&self, cache: &Cache, object: NonNull<u8>) {
-        if cache.engine() != Engine::Sheaf {
+        if Self::is_guests(cache) {
             // SAFETY: obligation 1.
-            return unsafe { self.free_of(cache, object) };
+            return unsafe { P::Engine::free(self, cache, object) };
         }
         P::work(Work::FastFree);
         // SAFETY: as in `alloc`; obligation 1.
@@ -88,8 +88,8 @@ impl<P: Platform> Slabs<P> {
     #[cold]
     #[inline(never)]
     pub fn alloc_slow(&self, cache: &Cache) -> Option<NonNull<u8>> {
-        if cache.engine() != Engine::Sheaf {
-            return self.alloc_of(cache);
+        if Self::is_guests(cache) {
+            return P::Engine::alloc(self, cache);
         }
         P::work(Work::Slow);
         let node_id = self.node_here();
@@ -153,9 +153,9 @@ impl<P: Platform> Slabs<P> {
     #[cold]
     #[inline(never)]
     pub unsafe fn free_slow(&self, cache: &Cache, object: NonNull<u8>) {
-        if cache.engine() != Engine::Sheaf {
+        if Self::is_guests(cache) {
             // SAFETY: obligation 1.
-            return unsafe { self.free_of(cache, object) };
+            return unsafe { P::Engine::free(self, cache, object) };
         }
         P::work(Work::Slow);
         if cache.sheaf_capacity() == 0 {
@@ -314,7 +314,7 @@ impl<P: Platform> Slabs<P> {
     }
 
     /// Gives an empty sheaf's memory back.
-    pub(crate) fn drop_memory(&self, sheaf: OwnSheaf) {
+    pub fn drop_memory(&self, sheaf: OwnSheaf) {
         debug_assert!(sheaf.is_empty(), "an object would be lost");
         let cache = self.sheaf_cache(sheaf.capacity());
         // SAFETY: the sheaf was made of an object of that cache, and we hold it alone.

@@ -5,10 +5,11 @@
 //! mismatches); a sheaf is usually filled from few slabs, so neighbours belong together.
 
 use super::cache::Cache;
+use super::engine::Engines;
 use super::sheaf::OwnSheaf;
 use super::slab::{Chain, Slab};
 use super::slabs::Slabs;
-use crate::platform::{Platform, Work};
+use crate::platform::Work;
 use crate::sync::Ordering::Relaxed;
 use core::ptr::NonNull;
 
@@ -16,9 +17,9 @@ use core::ptr::NonNull;
 /// per chain; a slab of a page holds 16 objects of 256 B.
 const LOOK_AHEAD: u32 = 16;
 
-impl<P: Platform> Slabs<P> {
+impl<P: Engines> Slabs<P> {
     /// Gives all objects of `sheaf` back to their slabs. The sheaf stays, empty.
-    pub(crate) fn flush(&self, cache: &Cache, sheaf: &mut OwnSheaf) {
+    pub fn flush(&self, cache: &Cache, sheaf: &mut OwnSheaf) {
         self.flush_down_to(cache, sheaf, 0);
     }
 
@@ -64,7 +65,7 @@ impl<P: Platform> Slabs<P> {
     ///
     /// # Safety
     /// 1. As for [`Slab::holding`]; the caller gives `object` up.
-    pub(crate) unsafe fn put_one(&self, cache: &Cache, object: NonNull<u8>) {
+    pub unsafe fn put_one(&self, cache: &Cache, object: NonNull<u8>) {
         cache.count_back(1);
         // SAFETY: obligation 1.
         let (slab, index) = unsafe { Slab::holding(self, cache, object) };

@@ -3,19 +3,20 @@
 //! A doubly linked list writes to the neighbours' descriptors, which other CPUs wrote last, while its
 //! lock is held; that is a part of what a list costs under contention, and every engine pays it here.
 
+use super::engine::Engines;
 use super::node::{End, Node, PartialList};
 use super::slabs::Slabs;
 use crate::base::Pfn;
-use crate::platform::{Access, Guard, Line, Platform, Reentered};
+use crate::platform::{Access, Guard, Line, Reentered};
 use crate::sync::Ordering::Relaxed;
 
-impl<P: Platform> Slabs<P> {
+impl<P: Engines> Slabs<P> {
     /// A node's partial list with its lock, and on it what handlers had to leave.
     ///
     /// # Errors
     /// `Reentered` on top of the lock's holder.
     #[inline]
-    pub(crate) fn list<'a>(&self, node: &'a Node) -> Result<Guard<'a, P, PartialList>, Reentered> {
+    pub fn list<'a>(&self, node: &'a Node) -> Result<Guard<'a, P, PartialList>, Reentered> {
         let mut list = node.list().lock::<P>()?;
         if node.has_orphans() {
             self.adopt(node, &mut list);
@@ -24,7 +25,7 @@ impl<P: Platform> Slabs<P> {
     }
 
     /// Puts a slab on a node's list, at the price of the lines that change.
-    pub(crate) fn list_add(&self, node: &Node, list: &mut PartialList, pfn: Pfn, end: End) {
+    pub fn list_add(&self, node: &Node, list: &mut PartialList, pfn: Pfn, end: End) {
         let neighbour = match end {
             End::Head => list.head(),
             End::Tail => list.tail(),
@@ -35,7 +36,7 @@ impl<P: Platform> Slabs<P> {
     }
 
     /// Takes a slab off a node's list, at the price of the lines that change.
-    pub(crate) fn list_remove(&self, node: &Node, list: &mut PartialList, pfn: Pfn) {
+    pub fn list_remove(&self, node: &Node, list: &mut PartialList, pfn: Pfn) {
         let descriptor = self.pages().descriptor(pfn);
         self.touch_neighbour(Pfn(descriptor.next.load(Relaxed)));
         self.touch_neighbour(Pfn(descriptor.prev.load(Relaxed)));

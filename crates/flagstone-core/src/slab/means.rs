@@ -10,12 +10,12 @@
 //! made smaller gets its memory back.
 
 use super::cache::Cache;
+use super::engine::Engines;
 use super::slabs::Slabs;
-use crate::platform::Platform;
 use crate::policy::FlagstoneLimits;
 use crate::sync::Ordering::Relaxed;
 
-impl<P: Platform> Slabs<P> {
+impl<P: Engines> Slabs<P> {
     /// Looks at what the process may use, and keeps within it from now on. No lock is held by
     /// the caller.
     #[inline(never)]

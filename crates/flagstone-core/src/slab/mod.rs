@@ -19,16 +19,10 @@
 //! for an empty one; else give its objects back to their slabs, and empty slabs beyond
 //! `min_partial` to the page layer.
 
-mod array_cache;
 mod barn;
 mod cache;
 mod chain;
 mod cpu_sheaf;
-mod cpu_slab;
-mod cpu_slab_2007;
-mod cpu_slab_alloc;
-mod cpu_slab_free;
-mod deactivate;
 mod engine;
 mod flush;
 mod geometry;
@@ -51,20 +45,19 @@ mod view;
 
 pub use barn::{Barn, Limits};
 pub use cache::{Cache, CacheRequest, CacheState, Constructor, NAME_BYTES};
-pub use engine::{CpuHeld, EngineCounts};
+pub use chain::Links;
+pub use engine::{Broken, CpuHeld, Engines, ObjectEngine, Seen, Served};
 pub use geometry::{Geometry, LinkPlace};
 pub use node::{End, Node, PartialList};
 pub use sheaf::{OwnSheaf, SHEAF_BYTES_MAX, SHEAF_BYTES_MIN, bytes_for, capacity_for};
-pub(crate) use slab::Slab;
+pub use slab::{Chain, Slab};
 pub use slabs::{CacheError, SHEAF_CACHES, Slabs};
-pub use state::{NO_OBJECT, SlabState};
-pub use view::{CpuSlabView, SlabView};
+pub use state::{CpuLists, NO_OBJECT, SlabState, Turn};
+pub use view::SlabView;
 
 #[cfg(all(test, not(loom)))]
-mod engine_tests;
-#[cfg(all(test, not(loom)))]
-mod engine_vectors;
-#[cfg(all(test, not(loom)))]
 mod sizing_tests;
+#[cfg(all(test, not(loom)))]
+mod slabs_for_tests;
 #[cfg(all(test, loom))]
 mod state_loom;

@@ -143,13 +143,13 @@ impl Default for Node {
 
 impl PartialList {
     /// No slabs.
-    pub(crate) const EMPTY: Self = Self {
+    pub const EMPTY: Self = Self {
         head: Pfn::NONE,
         tail: Pfn::NONE,
     };
 
     /// Puts a slab on this list; counting is the caller's.
-    pub(crate) fn insert<'a>(&mut self, at: impl Fn(Pfn) -> &'a Descriptor, pfn: Pfn, end: End) {
+    pub fn insert<'a>(&mut self, at: impl Fn(Pfn) -> &'a Descriptor, pfn: Pfn, end: End) {
         let slab = at(pfn);
         debug_assert!(!slab.has(flag::ON_LIST), "node.flag-tells");
         let (prev, next) = match end {
@@ -170,7 +170,7 @@ impl PartialList {
     }
 
     /// Takes a slab off this list; counting is the caller's.
-    pub(crate) fn remove<'a>(&mut self, at: impl Fn(Pfn) -> &'a Descriptor, pfn: Pfn) {
+    pub fn remove<'a>(&mut self, at: impl Fn(Pfn) -> &'a Descriptor, pfn: Pfn) {
         let slab = at(pfn);
         debug_assert!(slab.has(flag::ON_LIST), "node.flag-tells");
         let (prev, next) = (Pfn(slab.prev.load(Relaxed)), Pfn(slab.next.load(Relaxed)));

@@ -12,12 +12,12 @@
 //! - `slab.one-isolator`: a slab at rest that is not full and on no list is an orphan.
 
 use super::cache::Cache;
+use super::engine::Engines;
 use super::node::{End, Node, PartialList};
 use super::slabs::Slabs;
 use crate::base::{NodeId, Pfn};
-use crate::platform::Platform;
 
-impl<P: Platform> Slabs<P> {
+impl<P: Engines> Slabs<P> {
     /// Puts them on the list, whose lock is held.
     #[cold]
     #[inline(never)]
@@ -32,7 +32,7 @@ impl<P: Platform> Slabs<P> {
     /// the next holder of the list's lock.
     #[cold]
     #[inline(never)]
-    pub(crate) fn orphan(&self, node: &Node, pfn: Pfn) {
+    pub fn orphan(&self, node: &Node, pfn: Pfn) {
         let link = |pfn| &self.pages().descriptor(pfn).next;
         node.orphans.push(link, pfn);
     }

@@ -2,21 +2,13 @@ use crate::base::NodeId;
 use crate::platform::Platform;
 use crate::platform::testing::Testing;
 use crate::slab::Cache;
-use crate::slab::engine_tests::{TestSlabs, built, cache_of, check, cpus};
+use crate::slab::slabs_for_tests::{TestSlabs, built, cache_of, check, cpus};
 use crate::sync::Ordering::Relaxed;
 use std::ptr::NonNull;
 use std::vec::Vec;
 
-/// Policies whose slabs change by compare-and-swap.
-const POLICIES: &[&str] = &[
-    "linux-3.16",
-    "linux-6.1",
-    "linux-6.5+order4",
-    "linux-6.12",
-    "linux-6.18",
-    "linux-7.0",
-    "flagstone",
-];
+/// Policies of the sheaf engine.
+const POLICIES: &[&str] = &["linux-6.18", "linux-7.0", "flagstone"];
 const OBJECTS: usize = 3000;
 const NODE: NodeId = NodeId(0);
 

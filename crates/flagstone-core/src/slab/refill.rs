@@ -8,6 +8,7 @@
 //! ```
 
 use super::cache::Cache;
+use super::engine::Engines;
 use super::node::{End, Node};
 use super::sheaf::OwnSheaf;
 use super::slab::Slab;
@@ -15,7 +16,7 @@ use super::slabs::Slabs;
 use super::sweep::holes_of;
 use crate::base::{NodeId, Pfn};
 use crate::page::PageKind;
-use crate::platform::{Access, Line, Planted, Platform, Work};
+use crate::platform::{Access, Line, Planted, Work};
 use crate::sync::Ordering::Relaxed;
 use core::ptr::NonNull;
 
@@ -23,7 +24,7 @@ use core::ptr::NonNull;
 /// more goes again.
 const ISOLATED_MAX: usize = 16;
 
-impl<P: Platform> Slabs<P> {
+impl<P: Engines> Slabs<P> {
     /// Fills `sheaf` from the partial list of `node`, then from new slabs. Returns the objects
     /// gained; zero means out of memory.
     pub(crate) fn refill(&self, cache: &Cache, node_id: NodeId, sheaf: &mut OwnSheaf) -> u32 {
@@ -139,7 +140,7 @@ impl<P: Platform> Slabs<P> {
     }
 
     /// A slab none of whose objects was handed out, on no list; the caller owns it.
-    pub(crate) fn new_slab<'a>(&'a self, cache: &'a Cache, node_id: NodeId) -> Option<Slab<'a, P>> {
+    pub fn new_slab<'a>(&'a self, cache: &'a Cache, node_id: NodeId) -> Option<Slab<'a, P>> {
         let geometry = cache.geometry();
         let block = match geometry.order() {
             Some(order) => self.pages().alloc_block(order, node_id)?,
@@ -184,7 +185,7 @@ impl<P: Platform> Slabs<P> {
     }
 
     /// Gives an empty slab that is on no list back to the page layer.
-    pub(crate) fn give_back_slab(&self, slab: &Slab<'_, P>) {
+    pub fn give_back_slab(&self, slab: &Slab<'_, P>) {
         let geometry = slab.cache.geometry();
         let holes = holes_of(slab);
         slab.node().slabs.fetch_sub(1, Relaxed);
@@ -204,7 +205,7 @@ impl<P: Platform> Slabs<P> {
 
     /// One object straight from a slab: for caches without sheaves, and when no sheaf is to be
     /// had (docs: linux-policies 5.3, step 4).
-    pub(crate) fn take_one(&self, cache: &Cache, node_id: NodeId) -> Option<NonNull<u8>> {
+    pub fn take_one(&self, cache: &Cache, node_id: NodeId) -> Option<NonNull<u8>> {
         cache.out.fetch_add(1, Relaxed);
         let object = self.take_one_somewhere(cache, node_id);
         if object.is_none() {

@@ -12,12 +12,13 @@
 //! slow paths of the program's own frees.
 
 use super::cache::Cache;
+use super::engine::{Engines, ObjectEngine};
 use super::node::Node;
 use super::sheaf::OwnSheaf;
 use super::slab::Slab;
 use super::slabs::{SHEAF_CACHES, Slabs};
 use crate::base::{CacheId, CpuId, NodeId, Pfn};
-use crate::platform::{MAX_CACHES, Platform, Slot};
+use crate::platform::{MAX_CACHES, Slot};
 use core::ops::Range;
 
 /// Objects are large when a page has room for no more than this many. Why sixteen: the pages of
@@ -26,7 +27,7 @@ use core::ops::Range;
 /// more faults; with these 4 %.
 const LARGE_PER_PAGE: usize = 16;
 
-impl<P: Platform> Slabs<P> {
+impl<P: Engines> Slabs<P> {
     /// Empties every sheaf of every cache, on all CPUs, and gives back empty slabs.
     #[inline(never)]
     pub fn shrink_all(&self) {
@@ -109,7 +110,9 @@ impl<P: Platform> Slabs<P> {
     /// What of shrinking concerns a cache's shared parts.
     fn shrink_shared(&self, cache: &Cache) {
         cache.shrink_sizing();
-        self.flush_cpus(cache);
+        if Self::is_guests(cache) {
+            P::Engine::flush(self, cache);
+        }
         let nodes = || (0..self.node_count()).map(|node| self.node(cache.id(), NodeId(node)));
         // A barn may hold objects of another node's slabs: all barns before any list.
         for node in nodes() {
@@ -156,7 +159,7 @@ impl<P: Platform> Slabs<P> {
                     let next = Pfn(at(pfn).next.load(crate::sync::Ordering::Relaxed));
                     // SAFETY: slabs on the list are live slabs of the cache.
                     let slab = unsafe { Slab::at(self, cache, pfn) };
-                    if slab.state().is_empty() && slab.is_idle() {
+                    if slab.state().is_empty() && P::Engine::is_idle(&slab) {
                         self.list_remove(node, &mut list, pfn);
                         empty[found] = pfn;
                         found += 1;

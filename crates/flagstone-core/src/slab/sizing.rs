@@ -21,11 +21,12 @@
 
 use super::barn::{Barn, Limits};
 use super::cache::Cache;
+use super::engine::Engines;
 use super::node::Node;
 use super::sheaf::{OwnSheaf, capacity_at_least, capacity_for};
 use super::slabs::Slabs;
 use crate::base::{CacheId, CpuId, NodeId};
-use crate::platform::{MAX_CACHES, Platform};
+use crate::platform::MAX_CACHES;
 use crate::policy::eighths_off;
 use crate::sync::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
@@ -208,7 +209,7 @@ impl Cache {
     }
 }
 
-impl<P: Platform> Slabs<P> {
+impl<P: Engines> Slabs<P> {
     /// Counts a visit of the slow path, and grows the sheaves of a busy cache.
     pub(crate) fn note_visit(&self, cache: &Cache, node: &Node, served: Served) {
         let sizing = &cache.sizing;

@@ -1,6 +1,6 @@
 //! How sheaves and barns grow, and what they leave behind.
 
-use super::engine_tests::{TestSlabs, built, built_with, cache_of, cpus};
+use super::slabs_for_tests::{TestSlabs, built, built_with, cache_of, cpus};
 use crate::base::{CacheId, CpuId, NodeId};
 use crate::platform::testing::{Setup, World};
 use crate::policy::Policy;

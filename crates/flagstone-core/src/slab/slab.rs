@@ -6,10 +6,11 @@
 //!               was full or becomes empty
 //! ```
 //!
-//! Both engines are written over these two steps (docs: linux-policies 4.4 and 5.4).
+//! All engines are written over these two steps (docs: linux-policies 4.4 and 5.4).
 
 use super::cache::Cache;
 use super::chain::Links;
+use super::engine::{Engines, ObjectEngine};
 use super::index_set::{IndexSet, SORTED_MAX};
 use super::node::{End, Node};
 use super::sheaf::OwnSheaf;
@@ -17,25 +18,33 @@ use super::slabs::Slabs;
 use super::state::{NO_OBJECT, SlabState};
 use crate::base::Pfn;
 use crate::page::{Descriptor, PageKind, flag};
-use crate::platform::{Access, Fault, Line, Platform, Work};
+use crate::platform::{Access, Fault, Line, Work};
 use crate::policy::Engine;
 use crate::sync::Ordering::{AcqRel, Acquire, Relaxed};
 use core::ptr::NonNull;
 
 /// A live slab of a known cache.
-pub(crate) struct Slab<'a, P: Platform> {
+pub struct Slab<'a, P: Engines> {
+    /// The heap it belongs to.
     pub slabs: &'a Slabs<P>,
+    /// Its cache.
     pub cache: &'a Cache,
+    /// Its first page.
     pub pfn: Pfn,
+    /// That page's descriptor.
     pub descriptor: &'a Descriptor,
+    /// The links of its free objects.
     pub links: Links<'a, P>,
 }
 
 /// A chain of free objects of one slab, linked but not yet part of it.
 #[derive(Clone, Copy)]
-pub(crate) struct Chain {
+pub struct Chain {
+    /// Index of the first object.
     pub first: u32,
+    /// Index of the last one.
     pub last: u32,
+    /// How many they are.
     pub count: u32,
 }
 
@@ -60,7 +69,7 @@ impl Taken {
     };
 }
 
-impl<'a, P: Platform> Slab<'a, P> {
+impl<'a, P: Engines> Slab<'a, P> {
     /// The slab headed by `pfn`.
     ///
     /// # Safety
@@ -129,6 +138,7 @@ impl<'a, P: Platform> Slab<'a, P> {
         SlabState(self.descriptor.state.load(Acquire))
     }
 
+    /// Replaces the state word if it is still `old`.
     #[inline]
     pub fn swap_state(&self, old: SlabState, new: SlabState) -> bool {
         let swapped = self
@@ -146,7 +156,8 @@ impl<'a, P: Platform> Slab<'a, P> {
         u32::from(self.descriptor.fresh.load(Relaxed))
     }
 
-    pub(crate) fn touch(&self, access: Access) {
+    /// Says that the slab's line is about to be used.
+    pub fn touch(&self, access: Access) {
         P::touch(
             Line::Slab,
             core::ptr::from_ref(self.descriptor).cast(),
@@ -159,7 +170,7 @@ impl<'a, P: Platform> Slab<'a, P> {
     /// The caller isolated the slab: nobody else takes from it, though frees may come in. A slab
     /// that this made full is no longer the caller's: the next free puts it on the list, perhaps
     /// before this returns, so the answer comes from our own swap and not from another look.
-    pub fn take_into(&self, sheaf: &mut OwnSheaf, want: u32) -> Taken {
+    pub(crate) fn take_into(&self, sheaf: &mut OwnSheaf, want: u32) -> Taken {
         self.slabs.fill_holes(self);
         let chained = self.take_chained(sheaf, want);
         if chained.count == want {
@@ -263,7 +274,7 @@ impl<'a, P: Platform> Slab<'a, P> {
 
     /// Takes one object; the caller isolated the slab or holds the list lock that takers need. As in
     /// [`Slab::take_into`], a slab that this made full is no longer the caller's.
-    pub fn take_one(&self) -> Option<TakenOne> {
+    pub(crate) fn take_one(&self) -> Option<TakenOne> {
         self.slabs.fill_holes(self);
         loop {
             self.touch(Access::Atomic);
@@ -299,9 +310,10 @@ impl<'a, P: Platform> Slab<'a, P> {
     /// takes the list lock if the slab was full or becomes empty (docs: linux-policies 5.4, slow
     /// free).
     pub fn put_chain(&self, chain: Chain) {
-        match self.cache.engine() {
-            Engine::Sheaf => self.put_chain_sheaf(chain),
-            engine => self.slabs.put_chain_of(engine, self, chain),
+        if Slabs::<P>::is_guests(self.cache) {
+            P::Engine::put_chain(self, chain);
+        } else {
+            self.put_chain_sheaf(chain);
         }
     }
 
@@ -364,7 +376,7 @@ impl<'a, P: Platform> Slab<'a, P> {
     }
 }
 
-impl<P: Platform> Slabs<P> {
+impl<P: Engines> Slabs<P> {
     /// Ends the program unless an object of `cache` that was handed out starts at `object`, or if
     /// it is free in its slab. What is free in a sheaf is not noticed here.
     ///

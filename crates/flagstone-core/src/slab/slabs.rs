@@ -11,7 +11,8 @@
 //! internal caches that have no sheaves (as the kernel's bootstrap caches).
 
 use super::cache::{Cache, CacheMaking, CacheRequest, CacheState};
-use super::engine::EngineParts;
+use super::engine::Engines;
+use super::engine::{EngineRoom, ObjectEngine, Served};
 use super::geometry::Geometry;
 use super::node::Node;
 use super::sheaf::{SHEAF_BYTES_MIN, bytes_for, capacity_for};
@@ -19,7 +20,7 @@ use super::sizing::{BARN_BYTES_FIRST, BarnsTotal};
 use super::sweep::Sweeps;
 use crate::base::{CacheId, NodeId, PageCount, Pfn};
 use crate::page::{PageAllocator, PageConfig};
-use crate::platform::{CpuArea, Lock, LockKind, MAX_CACHES, OutOfMemory, Platform};
+use crate::platform::{CpuArea, Lock, LockKind, MAX_CACHES, OutOfMemory};
 use crate::policy::Bounds;
 use crate::policy::{Cpus, Engine, ObjectSpec, Policy, SheafRule};
 use crate::sync::Ordering::Relaxed;
@@ -46,7 +47,7 @@ pub enum CacheError {
 
 /// The slab allocator. See the module's picture.
 #[derive(Debug)]
-pub struct Slabs<P: Platform> {
+pub struct Slabs<P: Engines> {
     area: CpuArea,
     pages: PageAllocator<P>,
     caches: NonNull<Cache>,
@@ -57,7 +58,7 @@ pub struct Slabs<P: Platform> {
     generation: AtomicU32,
     registry: Lock<u16>,
     /// Objects a signal handler could not give back because it had interrupted the lock's holder.
-    pub(crate) lost: AtomicU64,
+    pub lost: AtomicU64,
     /// What all barns hold.
     pub(crate) barns: BarnsTotal,
     /// What sheaves and barns may hold.
@@ -67,11 +68,11 @@ pub struct Slabs<P: Platform> {
 }
 
 // SAFETY: everything shared inside is atomic, behind a lock, or written once in `init`.
-unsafe impl<P: Platform> Sync for Slabs<P> {}
+unsafe impl<P: Engines> Sync for Slabs<P> {}
 // SAFETY: nothing belongs to a thread.
-unsafe impl<P: Platform> Send for Slabs<P> {}
+unsafe impl<P: Engines> Send for Slabs<P> {}
 
-impl<P: Platform> Slabs<P> {
+impl<P: Engines> Slabs<P> {
     /// Builds the slab allocator in place, with its page layer and the caches of sheaves.
     ///
     /// # Errors
@@ -145,7 +146,8 @@ impl<P: Platform> Slabs<P> {
                 barn_empty: 0,
                 barn_bytes: 0,
                 refill_whole: false,
-                parts: EngineParts::plain(),
+                engine: Engine::Sheaf,
+                room: EngineRoom::default(),
             };
             self.install(id, &CacheRequest::new(name, size), making);
         }
@@ -292,7 +294,7 @@ impl<P: Platform> Slabs<P> {
     }
 
     /// The cache that holds sheaves of `capacity` slots.
-    pub(crate) fn sheaf_cache(&self, capacity: u32) -> &Cache {
+    pub fn sheaf_cache(&self, capacity: u32) -> &Cache {
         let class = bytes_for(capacity).max(SHEAF_BYTES_MIN) / SHEAF_BYTES_MIN;
         let at = (class.trailing_zeros() as usize).min(SHEAF_CACHES - 1);
         self.cache(CacheId(at as u16 + 1))
@@ -322,8 +324,8 @@ impl<P: Platform> Slabs<P> {
         }
         let id = CacheId(id);
         *last = id.0.max(*last);
-        self.make_cpu_table(id, &making.parts)?;
-        self.install(id, request, CacheMaking { id, ..making });
+        let room = self.furnish(id, &making)?;
+        self.install(id, request, CacheMaking { id, room, ..making });
         Ok(id)
     }
 
@@ -345,7 +347,7 @@ impl<P: Platform> Slabs<P> {
         let max = policy
             .sheaf_capacity_requested(layout.size, page_size, request.sheaf_capacity)
             .unwrap_or(0);
-        let engine = if max > 0 {
+        let engine = if max > 0 || !P::Engine::SERVES {
             Engine::Sheaf
         } else {
             policy.engine
@@ -363,8 +365,7 @@ impl<P: Platform> Slabs<P> {
         )
         .and_then(|slab| match engine {
             Engine::Sheaf => Some(slab),
-            Engine::CpuSlab | Engine::CpuSlab2007 => Some(slab.with_links_inside()),
-            Engine::Slab2007 => slab.with_links_outside(shape.objects),
+            _ => P::Engine::lay_out(engine, slab, shape.objects),
         })
         .ok_or(CacheError::Size)?;
         let growing = policy.sheaf_rule == SheafRule::Bytes && policy.sheaf_capacity_set.is_none();
@@ -400,27 +401,37 @@ impl<P: Platform> Slabs<P> {
             barn_empty: barn.empty,
             barn_bytes: if growing { BARN_BYTES_FIRST } else { 0 },
             refill_whole: !growing,
-            parts: EngineParts::of(policy, engine, &geometry, page_size, cpus),
+            engine,
+            room: EngineRoom::default(),
         })
     }
 
-    /// Gives a cache about to be made its per-CPU table: the one of the last cache with this id
-    /// if it is large enough, else a new one.
-    fn make_cpu_table(&self, id: CacheId, parts: &EngineParts) -> Result<(), CacheError> {
-        let bytes = parts.table_bytes(self.node_count);
-        if bytes == 0 {
-            return Ok(());
+    /// Gives the engine of a cache about to be made its memory: that of the last cache with this
+    /// id if it is large enough, else new.
+    fn furnish(&self, id: CacheId, making: &CacheMaking) -> Result<EngineRoom, CacheError> {
+        if !P::Engine::SERVES || making.engine == Engine::Sheaf {
+            return Ok(EngineRoom::default());
         }
-        let (old, old_bytes) = self.cache(id).parts.table();
-        let table = if old_bytes >= bytes {
-            (old, old_bytes)
-        } else {
-            let memory = self.pages.alloc_own(bytes).ok_or(CacheError::Exhausted)?;
-            (memory.as_ptr() as usize, bytes)
+        let served = Served {
+            engine: making.engine,
+            policy: &self.policy,
+            geometry: &making.geometry,
+            page_size: P::page_size(),
+            cpus: Cpus::new(P::cpu_count()),
+            nodes: self.node_count,
         };
+        let bytes = P::Engine::room_bytes(&served);
+        let room = self.cache(id).room.again(bytes);
+        let room = room.map_or_else(
+            || {
+                let memory = self.pages.alloc_own(bytes).ok_or(CacheError::Exhausted)?;
+                Ok(EngineRoom::new(memory, bytes))
+            },
+            Ok,
+        )?;
         // SAFETY: own memory, aligned to a page, for this cache alone (its id is not live).
-        unsafe { parts.make_table(table, self.node_count) };
-        Ok(())
+        unsafe { P::Engine::furnish(room.address(), &served) };
+        Ok(room)
     }
 
     /// Ends a cache none of whose objects are handed out.

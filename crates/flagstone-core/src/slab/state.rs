@@ -29,7 +29,7 @@ pub const NO_OBJECT: u32 = 0xFFFF;
 
 /// Whether CPUs keep lists of partial slabs, and how.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum CpuLists {
+pub enum CpuLists {
     /// They do not.
     None,
     /// Slabs on them are frozen (until 6.7).
@@ -40,7 +40,7 @@ pub(crate) enum CpuLists {
 
 /// What a free has to do besides its swap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Turn {
+pub enum Turn {
     /// Nothing.
     None,
     /// Put the slab on this CPU's list; it is the free's own now.
@@ -137,7 +137,7 @@ impl SlabState {
     /// what that free has to do besides the swap; `None` if fewer objects are handed out
     /// (docs: linux-policies 4.4).
     #[inline]
-    pub(crate) fn freed(self, first: u32, count: u32, lists: CpuLists) -> Option<(Self, Turn)> {
+    pub fn freed(self, first: u32, count: u32, lists: CpuLists) -> Option<(Self, Turn)> {
         let after = self.with(first, self.inuse().checked_sub(count)?);
         let was_full = self.freelist() == NO_OBJECT;
         Some(if self.frozen() || !(was_full || after.is_empty()) {
@@ -152,7 +152,7 @@ impl SlabState {
     /// The slab after its whole chain was taken: all objects count as in use, and it is frozen
     /// if there was a chain.
     #[inline]
-    pub(crate) const fn taken_whole(self) -> Self {
+    pub const fn taken_whole(self) -> Self {
         self.with(NO_OBJECT, self.objects())
             .with_frozen(self.freelist() != NO_OBJECT)
     }

@@ -128,7 +128,7 @@ impl Model {
         taken
     }
 
-    /// A free by the cpu-slab engine (`cpu_slab_free.rs`); an empty slab always goes.
+    /// A free by the cpu-slab engine (`flagstone-kernels`); an empty slab always goes.
     fn free_cpu_slab(&self, object: u32) {
         loop {
             let before = self.state();
@@ -184,7 +184,7 @@ impl Model {
         }
     }
 
-    /// A CPU takes the slab from the node's list for itself (`cpu_slab_alloc.rs`).
+    /// A CPU takes the slab from the node's list for itself (`flagstone-kernels`).
     fn freeze(&self) -> bool {
         {
             let mut list = self.list.lock().unwrap();

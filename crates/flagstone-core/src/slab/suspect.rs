@@ -16,15 +16,16 @@
 
 use super::barn::Barn;
 use super::cache::Cache;
+use super::engine::Engines;
 use super::sheaf::OwnSheaf;
 use super::slabs::{SHEAF_CACHES, Slabs};
 use crate::base::{CpuId, NodeId};
-use crate::platform::{Platform, SHEAF_HEADER_BYTES, SheafWord, Slot};
+use crate::platform::{SHEAF_HEADER_BYTES, SheafWord, Slot};
 use crate::policy::Engine;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-impl<P: Platform> Slabs<P> {
+impl<P: Engines> Slabs<P> {
     /// Whether `object` of `cache` was found in a sheaf or a barn. The caller is about to free it
     /// or to use it, and nobody else is.
     #[cold]

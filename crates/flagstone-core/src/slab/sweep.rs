@@ -21,13 +21,13 @@
 
 use super::cache::Cache;
 use super::chain::LINKS_MAX;
+use super::engine::Engines;
 use super::node::{End, Node};
 use super::slab::Slab;
 use super::slabs::{SHEAF_CACHES, Slabs};
 use super::state::NO_OBJECT;
 use crate::base::{NodeId, PageCount, Pfn};
 use crate::page::flag;
-use crate::platform::Platform;
 use crate::policy::Engine;
 use crate::sync::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicUsize};
@@ -57,7 +57,7 @@ pub(crate) struct Sweeps {
     back_off: AtomicU32,
 }
 
-impl<P: Platform> Slabs<P> {
+impl<P: Engines> Slabs<P> {
     /// Sweeps if enough was flushed and enough is idle; called by upkeep.
     pub fn sweep_if_due(&self) {
         let share = FLUSHED_MIN.max(self.pages().live().bytes(P::page_size()) / SHARE);
@@ -175,7 +175,7 @@ impl<P: Platform> Slabs<P> {
 }
 
 /// The holes of a slab that its owner is about to give back, as bits.
-pub(crate) fn holes_of<P: Platform>(slab: &Slab<'_, P>) -> u32 {
+pub(crate) fn holes_of<P: Engines>(slab: &Slab<'_, P>) -> u32 {
     if slab.descriptor.has(flag::HOLES) {
         slab.descriptor.spare.load(Relaxed)
     } else {
@@ -184,7 +184,7 @@ pub(crate) fn holes_of<P: Platform>(slab: &Slab<'_, P>) -> u32 {
 }
 
 /// Notes which pages of a slab are given back; answers which were.
-fn note_holes<P: Platform>(slab: &Slab<'_, P>, holes: u32) -> u32 {
+fn note_holes<P: Engines>(slab: &Slab<'_, P>, holes: u32) -> u32 {
     slab.descriptor.mark(flag::HOLES, holes != 0);
     slab.descriptor.spare.swap(holes, Relaxed)
 }
@@ -201,7 +201,7 @@ impl Cache {
 }
 
 /// The pages of an isolated slab on which an object lives, as bits.
-fn needed_pages<P: Platform>(slab: &Slab<'_, P>) -> u32 {
+fn needed_pages<P: Engines>(slab: &Slab<'_, P>) -> u32 {
     let geometry = slab.cache.geometry();
     let fresh = slab.fresh();
     let mut free = [0u64; LINKS_MAX.div_ceil(64)];

@@ -3,7 +3,8 @@
 use super::{loose, walk};
 use crate::heap::Ready;
 use crate::page::{PageKind, flag};
-use crate::platform::{MAX_CACHES, Platform};
+use crate::platform::MAX_CACHES;
+use crate::slab::Engines;
 use crate::slab::SHEAF_CACHES;
 use crate::sync::Ordering::Relaxed;
 
@@ -12,7 +13,7 @@ use crate::sync::Ordering::Relaxed;
 ///
 /// A walk over the descriptors; exact when no other thread is at work.
 #[must_use]
-pub fn bytes_in_use<P: Platform>(heap: &Ready<P>) -> u64 {
+pub fn bytes_in_use<P: Engines>(heap: &Ready<P>) -> u64 {
     let slabs = heap.slabs();
     let mut objects = [0_u64; MAX_CACHES];
     let mut bytes = heap.huge_bytes() as u64;

@@ -6,16 +6,16 @@ use super::survey::CacheSurvey;
 use crate::base::{CpuId, NodeId, PageCount};
 use crate::heap::Ready;
 use crate::platform::{
-    CpuArea, MAX_CACHES, Platform, SHEAF_FRAME_BYTES, SHEAF_HEADER_BYTES, SheafWord, Slot,
+    CpuArea, MAX_CACHES, SHEAF_FRAME_BYTES, SHEAF_HEADER_BYTES, SheafWord, Slot,
 };
-use crate::policy::Engine;
+use crate::slab::Engines;
 use crate::slab::{Cache, SHEAF_BYTES_MAX, SHEAF_CACHES, Slabs};
 use crate::sync::Ordering::{Acquire, Relaxed};
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicPtr;
 
 /// Counts the objects that lie in sheaves of CPUs and in barns.
-pub(super) fn objects<P: Platform>(
+pub(super) fn objects<P: Engines>(
     slabs: &Slabs<P>,
     bits: &PageBits<P>,
     caches: &mut [CacheSurvey; MAX_CACHES],
@@ -26,7 +26,7 @@ pub(super) fn objects<P: Platform>(
     {
         let id = cache.id().index();
         let found = &mut caches[id];
-        if cache.engine() != Engine::Sheaf {
+        if Slabs::<P>::is_guests(cache) {
             // What the other engines keep for CPUs takes the place of sheaves.
             let held = slabs.cpu_held(cache);
             found.in_sheaves = held.private_objects + held.deferred_objects;
@@ -45,8 +45,8 @@ pub(super) fn objects<P: Platform>(
 }
 
 /// Free objects of `cache` that left their slabs, whatever its engine keeps them in.
-pub(super) fn count_out_and_free<P: Platform>(slabs: &Slabs<P>, cache: &Cache) -> u64 {
-    if cache.engine() != Engine::Sheaf {
+pub(super) fn count_out_and_free<P: Engines>(slabs: &Slabs<P>, cache: &Cache) -> u64 {
+    if Slabs::<P>::is_guests(cache) {
         let held = slabs.cpu_held(cache);
         return held.private_objects + held.deferred_objects;
     }
@@ -57,7 +57,7 @@ pub(super) fn count_out_and_free<P: Platform>(slabs: &Slabs<P>, cache: &Cache) -
 }
 
 /// Visits the objects in the sheaves of CPUs.
-fn each_in_sheaves<P: Platform>(
+fn each_in_sheaves<P: Engines>(
     slabs: &Slabs<P>,
     cache: &Cache,
     visit: &mut dyn FnMut(NonNull<u8>),
@@ -71,7 +71,7 @@ fn each_in_sheaves<P: Platform>(
 }
 
 /// Visits the objects in barns.
-fn each_in_barns<P: Platform>(slabs: &Slabs<P>, cache: &Cache, visit: &mut dyn FnMut(NonNull<u8>)) {
+fn each_in_barns<P: Engines>(slabs: &Slabs<P>, cache: &Cache, visit: &mut dyn FnMut(NonNull<u8>)) {
     for node in 0..slabs.node_count() {
         let barn = &slabs.node(cache.id(), NodeId(node)).barn;
         barn.each_object::<P>(visit);
@@ -79,7 +79,7 @@ fn each_in_barns<P: Platform>(slabs: &Slabs<P>, cache: &Cache, visit: &mut dyn F
 }
 
 /// Visits the objects of the sheaf in a CPU's slot, while the CPU may be using it.
-fn each_in_slot<P: Platform>(
+fn each_in_slot<P: Engines>(
     slabs: &Slabs<P>,
     cpu: CpuId,
     slot: Slot,
@@ -114,7 +114,7 @@ fn each_in_slot<P: Platform>(
 
 /// Where the sheaf with this entry starts and how many slots its memory has, if the entry does
 /// lie in a slab of sheaves. A sheaf starts at a multiple of its memory.
-fn sheaf_around<P: Platform>(
+fn sheaf_around<P: Engines>(
     slabs: &Slabs<P>,
     entry: NonNull<*mut u8>,
 ) -> Option<(NonNull<u8>, usize)> {
@@ -131,7 +131,7 @@ fn sheaf_around<P: Platform>(
 }
 
 /// Resident bytes of an object of `cache` at an address that may be stale.
-fn resident_bytes<P: Platform>(
+fn resident_bytes<P: Engines>(
     slabs: &Slabs<P>,
     bits: &PageBits<P>,
     cache: &Cache,
@@ -145,7 +145,7 @@ fn resident_bytes<P: Platform>(
 }
 
 /// Counts the heap's own data outside its pages: descriptors, maps, zones.
-pub(super) fn own<P: Platform>(
+pub(super) fn own<P: Engines>(
     slabs: &Slabs<P>,
     residency: &mut dyn Residency,
     ledger: &mut Ledger,
@@ -170,7 +170,7 @@ pub(super) fn own<P: Platform>(
 }
 
 /// Counts huge blocks and their table.
-pub(super) fn huge<P: Platform>(
+pub(super) fn huge<P: Engines>(
     heap: &Ready<P>,
     residency: &mut dyn Residency,
     ledger: &mut Ledger,
@@ -208,7 +208,7 @@ pub(super) fn huge<P: Platform>(
 
 /// Visits the parts of `start..start + bytes` that are the heap's, as start and bytes: parts of
 /// its reservation, of its huge blocks, and of their table.
-pub fn each_owned_part<P: Platform>(
+pub fn each_owned_part<P: Engines>(
     heap: &Ready<P>,
     start: usize,
     bytes: usize,

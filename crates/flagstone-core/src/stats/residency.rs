@@ -5,7 +5,7 @@
 
 use crate::base::{PageCount, Pfn};
 use crate::page::PageAllocator;
-use crate::platform::Platform;
+use crate::slab::Engines;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
@@ -46,14 +46,14 @@ impl Residency for Everything {
 }
 
 /// One bit for each page below the last frontier.
-pub(super) struct PageBits<P: Platform> {
+pub(super) struct PageBits<P: Engines> {
     words: NonNull<u64>,
     bytes: usize,
     pages: usize,
     world: PhantomData<P>,
 }
 
-impl<P: Platform> PageBits<P> {
+impl<P: Engines> PageBits<P> {
     /// Asks `residency` about every page that was ever used; `None` without memory for the bits.
     pub(super) fn ask(pages: &PageAllocator<P>, residency: &mut dyn Residency) -> Option<Self> {
         let count = pages.used_spans().map(|(_, end)| end.index()).max()?;
@@ -130,7 +130,7 @@ impl<P: Platform> PageBits<P> {
     }
 }
 
-impl<P: Platform> Drop for PageBits<P> {
+impl<P: Engines> Drop for PageBits<P> {
     fn drop(&mut self) {
         // SAFETY: the whole reservation, and nobody uses it again.
         unsafe { P::release(self.words.cast(), self.bytes) };

@@ -6,7 +6,8 @@ use super::residency::{PageBits, Residency};
 use super::walk;
 use crate::base::{CacheId, Order};
 use crate::heap::Ready;
-use crate::platform::{MAX_CACHES, Platform};
+use crate::platform::MAX_CACHES;
+use crate::slab::Engines;
 use crate::slab::{Cache, SHEAF_CACHES, Slabs};
 
 /// What the walk counted of one cache. Objects, and resident bytes.
@@ -118,7 +119,7 @@ impl Survey {
     ///
     /// Takes the locks of barns, of zones and of the table of huge blocks, one at a time and for
     /// a moment; on top of a holder it leaves that part out.
-    pub fn take<P: Platform>(&mut self, heap: &Ready<P>, residency: &mut dyn Residency) -> bool {
+    pub fn take<P: Engines>(&mut self, heap: &Ready<P>, residency: &mut dyn Residency) -> bool {
         // In place: a whole survey may not fit on a small stack.
         self.caches.fill(CacheSurvey::NONE);
         self.ledger = Ledger::EMPTY;
@@ -136,7 +137,7 @@ impl Survey {
     }
 
     /// Brings the caches' bytes into the ledger.
-    fn close<P: Platform>(&mut self, slabs: &Slabs<P>) {
+    fn close<P: Engines>(&mut self, slabs: &Slabs<P>) {
         for cache in slabs.live_caches() {
             let found = &self.caches[cache.id().index()];
             let ledger = &mut self.ledger;
@@ -158,7 +159,7 @@ impl Survey {
     }
 
     /// The figures of every cache that has slabs.
-    pub fn caches<'a, P: Platform>(
+    pub fn caches<'a, P: Engines>(
         &'a self,
         slabs: &'a Slabs<P>,
     ) -> impl Iterator<Item = CacheFigures<'a>> {

@@ -256,13 +256,6 @@ fn the_ledger_closes_after_random_programs_under_any_residency() {
 }
 
 #[test]
-fn the_ledger_closes_under_the_older_engines() {
-    for (policy, seed) in [("linux-6.1", 5), ("linux-2.6.24", 6), ("slab-2.6.24", 7)] {
-        closes_under(policy, Setup::default(), seed);
-    }
-}
-
-#[test]
 fn the_ledger_closes_with_two_memory_nodes() {
     let setup = Setup {
         nodes: 2,

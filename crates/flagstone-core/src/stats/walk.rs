@@ -13,12 +13,13 @@ use super::residency::PageBits;
 use super::survey::CacheSurvey;
 use crate::base::{CacheId, Order, PageCount, Pfn};
 use crate::page::{Descriptor, PageKind, flag};
-use crate::platform::{MAX_CACHES, Platform};
+use crate::platform::MAX_CACHES;
+use crate::slab::Engines;
 use crate::slab::{Slab, Slabs};
 use crate::sync::Ordering::Relaxed;
 
 /// Counts every page below the frontiers.
-pub(super) fn pages<P: Platform>(
+pub(super) fn pages<P: Engines>(
     slabs: &Slabs<P>,
     bits: &PageBits<P>,
     caches: &mut [CacheSurvey; MAX_CACHES],
@@ -30,7 +31,7 @@ pub(super) fn pages<P: Platform>(
 }
 
 /// Visits the head of every block below the frontiers, with the block's length.
-pub(super) fn heads<P: Platform>(
+pub(super) fn heads<P: Engines>(
     slabs: &Slabs<P>,
     mut visit: impl FnMut(Pfn, &Descriptor, PageCount),
 ) {
@@ -61,7 +62,7 @@ fn length_of(head: &Descriptor) -> usize {
     }
 }
 
-fn place<P: Platform>(
+fn place<P: Engines>(
     slabs: &Slabs<P>,
     bits: &PageBits<P>,
     caches: &mut [CacheSurvey; MAX_CACHES],
@@ -105,7 +106,7 @@ fn place<P: Platform>(
 }
 
 /// The slab that `head` heads; `None` if it changes under the walk.
-pub(super) fn slab_at<'a, P: Platform>(
+pub(super) fn slab_at<'a, P: Engines>(
     slabs: &'a Slabs<P>,
     pfn: Pfn,
     head: &Descriptor,
@@ -118,7 +119,7 @@ pub(super) fn slab_at<'a, P: Platform>(
 }
 
 /// Counts one slab's objects and divides its resident bytes among them.
-fn count_slab<P: Platform>(slab: &Slab<'_, P>, bits: &PageBits<P>, found: &mut CacheSurvey) {
+fn count_slab<P: Engines>(slab: &Slab<'_, P>, bits: &PageBits<P>, found: &mut CacheSurvey) {
     let geometry = slab.cache.geometry();
     let objects = geometry.objects();
     let out = slab.state().inuse().min(objects);
@@ -142,7 +143,7 @@ fn count_slab<P: Platform>(slab: &Slab<'_, P>, bits: &PageBits<P>, found: &mut C
 }
 
 /// Resident bytes of the objects that were handed out once and are free again.
-fn freed_bytes<P: Platform>(
+fn freed_bytes<P: Engines>(
     slab: &Slab<'_, P>,
     bits: &PageBits<P>,
     fresh: u32,

@@ -1,7 +1,7 @@
 //! Checks of the heap's own structures: the table of huge blocks and the blocks it keeps.
 
 use crate::heap::{HugeBlock, HugeTable, Ready};
-use crate::platform::Platform;
+use crate::slab::Engines;
 
 /// A broken rule of the heap layer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,7 +16,7 @@ pub struct BrokenHeap {
 ///
 /// # Errors
 /// The first rule found broken.
-pub fn check_heap<P: Platform>(ready: &Ready<P>) -> Result<(), BrokenHeap> {
+pub fn check_heap<P: Engines>(ready: &Ready<P>) -> Result<(), BrokenHeap> {
     match ready.huge_table() {
         Ok(table) => check_table(&table),
         Err(_) => Ok(()),

@@ -3,10 +3,8 @@
 //! ```text
 //!   every slab      slab.inuse-bounded · chain.linked · slab.full-off-list
 //!   every node      node.list-counted · node.flag-tells · node.slabs-counted
-//!   every CPU       cpu.slab-frozen · cpu.private-chained · cpu.partial-counted ·
-//!                   array.len-bounded
-//!   every cache     slab.one-isolator · array.free-counted · barn.counted ·
-//!                   slot.len-bounded · sheaf.filled-below-len
+//!   every cache     slab.one-isolator · barn.counted · slot.len-bounded · sheaf.filled-below-len ·
+//!                   what its engine checks of its own (`slab::ObjectEngine::check`)
 //!   all together    slot.one-home
 //! ```
 //!
@@ -15,9 +13,10 @@
 
 use crate::base::{CacheId, CpuId, NodeId, Pfn};
 use crate::page::{PageKind, flag};
-use crate::platform::{Platform, SheafWord, Slot};
-use crate::policy::Engine;
-use crate::slab::{Cache, NO_OBJECT, SHEAF_CACHES, SlabState, SlabView, Slabs};
+use crate::platform::{SheafWord, Slot};
+use crate::slab::{
+    Broken, Cache, Engines, NO_OBJECT, ObjectEngine, SHEAF_CACHES, Seen, SlabState, SlabView, Slabs,
+};
 use crate::sync::Ordering::Relaxed;
 use core::fmt;
 
@@ -68,6 +67,17 @@ fn holds(cache: &Cache, slab: Pfn, rule: &'static str, is: bool) -> Checked {
     same(cache, slab, rule, u64::from(is), 1)
 }
 
+/// A rule of the engine that serves `cache`.
+fn named(cache: &Cache, found: Result<(), Broken>) -> Checked {
+    found.map_err(|broken| BrokenSlab {
+        rule: broken.rule,
+        cache: cache.id(),
+        slab: broken.slab,
+        found: broken.found,
+        expected: broken.expected,
+    })
+}
+
 /// What a walk over all slabs of a cache on one node found.
 #[derive(Default)]
 struct Census {
@@ -84,7 +94,7 @@ struct Census {
 ///
 /// # Errors
 /// The first invariant that does not hold.
-pub fn check_slabs<P: Platform>(slabs: &Slabs<P>) -> Checked {
+pub fn check_slabs<P: Engines>(slabs: &Slabs<P>) -> Checked {
     let mut sheaves = 0;
     let mut sheaf_objects = 0;
     for cache in slabs.live_caches() {
@@ -103,7 +113,7 @@ pub fn check_slabs<P: Platform>(slabs: &Slabs<P>) -> Checked {
 ///
 /// # Errors
 /// A broken invariant of the structures that have to be walked for it.
-pub fn live_objects<P: Platform>(slabs: &Slabs<P>, cache: &Cache) -> Result<u64, BrokenSlab> {
+pub fn live_objects<P: Engines>(slabs: &Slabs<P>, cache: &Cache) -> Result<u64, BrokenSlab> {
     let held = slabs.cpu_held(cache);
     let kept = sheaves_of(slabs, cache)?.objects + held.private_objects + held.deferred_objects;
     let in_use = in_use(slabs, cache);
@@ -111,14 +121,14 @@ pub fn live_objects<P: Platform>(slabs: &Slabs<P>, cache: &Cache) -> Result<u64,
     Ok(in_use - kept)
 }
 
-fn in_use<P: Platform>(slabs: &Slabs<P>, cache: &Cache) -> u64 {
+fn in_use<P: Engines>(slabs: &Slabs<P>, cache: &Cache) -> u64 {
     slabs
         .slab_heads(cache)
         .map(|pfn| u64::from(state_of(slabs, pfn).inuse()))
         .sum()
 }
 
-fn state_of<P: Platform>(slabs: &Slabs<P>, pfn: Pfn) -> SlabState {
+fn state_of<P: Engines>(slabs: &Slabs<P>, pfn: Pfn) -> SlabState {
     SlabState(slabs.pages().descriptor(pfn).state.load(Relaxed))
 }
 
@@ -126,7 +136,7 @@ fn state_of<P: Platform>(slabs: &Slabs<P>, pfn: Pfn) -> SlabState {
 ///
 /// # Errors
 /// The first invariant that does not hold.
-pub fn check_cache<P: Platform>(slabs: &Slabs<P>, cache: &Cache) -> Checked {
+pub fn check_cache<P: Engines>(slabs: &Slabs<P>, cache: &Cache) -> Checked {
     let mut isolated = 0;
     let mut frozen = 0;
     for node in (0..slabs.node_count()).map(NodeId) {
@@ -137,20 +147,16 @@ pub fn check_cache<P: Platform>(slabs: &Slabs<P>, cache: &Cache) -> Checked {
         isolated += census.isolated - orphans;
         frozen += census.frozen;
     }
-    match cache.engine() {
-        Engine::CpuSlab | Engine::CpuSlab2007 => {
-            check_cpu_slabs(slabs, cache, frozen, isolated)?;
-        }
-        Engine::Slab2007 => {
-            check_arrays(slabs, cache)?;
-            same(cache, Pfn::NONE, "slab.one-isolator", isolated, 0)?;
-        }
-        Engine::Sheaf => same(cache, Pfn::NONE, "slab.one-isolator", isolated, 0)?,
+    if Slabs::<P>::is_guests(cache) {
+        let seen = Seen { frozen, isolated };
+        named(cache, P::Engine::check(slabs, cache, &seen))?;
+    } else {
+        same(cache, Pfn::NONE, "slab.one-isolator", isolated, 0)?;
     }
     sheaves_of(slabs, cache).map(|_| ())
 }
 
-fn check_node<P: Platform>(
+fn check_node<P: Engines>(
     slabs: &Slabs<P>,
     cache: &Cache,
     number: NodeId,
@@ -163,21 +169,26 @@ fn check_node<P: Platform>(
         }
     }
     let partial = check_list(slabs, cache, slabs.partial_head(cache, number))?;
-    let empty = check_list(slabs, cache, slabs.free_head(cache, number))?;
+    let guests = Slabs::<P>::is_guests(cache);
+    let empty_head = match guests {
+        true => P::Engine::empty_head(slabs, cache, number),
+        false => Pfn::NONE,
+    };
+    let empty = check_list(slabs, cache, empty_head)?;
     let counted = u64::from(node.nr_partial());
     same(cache, Pfn::NONE, "node.list-counted", counted, partial)?;
     let listed = partial + empty;
     same(cache, Pfn::NONE, "node.flag-tells", census.listed, listed)?;
     let known = u64::from(node.slabs.load(Relaxed));
     same(cache, Pfn::NONE, "node.slabs-counted", known, census.slabs)?;
-    if cache.engine() == Engine::Slab2007 {
-        let known = slabs.free_objects(cache, number);
-        same(cache, Pfn::NONE, "array.free-counted", known, census.free)?;
+    if guests {
+        let found = P::Engine::check_node(slabs, cache, number, census.free);
+        named(cache, found)?;
     }
     Ok(census)
 }
 
-fn check_slab<P: Platform>(
+fn check_slab<P: Engines>(
     slabs: &Slabs<P>,
     cache: &Cache,
     pfn: Pfn,
@@ -194,7 +205,11 @@ fn check_slab<P: Platform>(
     let chained = chain_length(cache, &view, state.freelist())?;
     let free = chained + objects - fresh;
     same(cache, pfn, "chain.linked", free, u64::from(state.free()))?;
-    let private = chain_length(cache, &view, slabs.private_chain(cache, pfn))?;
+    let private = match Slabs::<P>::is_guests(cache) {
+        true => P::Engine::private_chain(slabs, cache, pfn),
+        false => NO_OBJECT,
+    };
+    let private = chain_length(cache, &view, private)?;
     let linked = (0..fresh as u32)
         .filter(|&i| view.link(i).is_some())
         .count();
@@ -217,7 +232,7 @@ fn check_slab<P: Platform>(
 }
 
 /// Objects on a chain; no longer than the slab, each with a link.
-fn chain_length<P: Platform>(
+fn chain_length<P: Engines>(
     cache: &Cache,
     view: &SlabView<'_, P>,
     first: u32,
@@ -236,7 +251,7 @@ fn chain_length<P: Platform>(
 }
 
 /// Length of a doubly linked list of slabs that starts at `head`.
-fn check_list<P: Platform>(slabs: &Slabs<P>, cache: &Cache, head: Pfn) -> Result<u64, BrokenSlab> {
+fn check_list<P: Engines>(slabs: &Slabs<P>, cache: &Cache, head: Pfn) -> Result<u64, BrokenSlab> {
     let mut before = Pfn::NONE;
     let mut pfn = head;
     let mut length = 0;
@@ -253,64 +268,6 @@ fn check_list<P: Platform>(slabs: &Slabs<P>, cache: &Cache, head: Pfn) -> Result
     Ok(length)
 }
 
-fn check_cpu_slabs<P: Platform>(
-    slabs: &Slabs<P>,
-    cache: &Cache,
-    frozen: u64,
-    isolated: u64,
-) -> Checked {
-    let mut own = 0;
-    let mut partial = 0;
-    for cpu in (0..P::cpu_count()).map(CpuId) {
-        let held = slabs.cpu_slab_view(cache, cpu);
-        if held.slab.is_some() {
-            own += 1;
-            let state = state_of(slabs, held.slab);
-            holds(cache, held.slab, "cpu.slab-frozen", state.frozen())?;
-        } else {
-            let none = held.freelist == NO_OBJECT;
-            holds(cache, Pfn::NONE, "cpu.private-chained", none)?;
-        }
-        let mut pfn = held.partial;
-        let (mut length, mut objects) = (0, 0);
-        while pfn.is_some() {
-            let state = state_of(slabs, pfn);
-            objects += u64::from(slabs.pages().descriptor(pfn).prev.load(Relaxed));
-            let freezes = slabs.freezes_partial(cache);
-            let fits = state.frozen() == freezes && state.freelist() != NO_OBJECT;
-            holds(cache, pfn, "cpu.partial-counted", fits)?;
-            length += 1;
-            pfn = Pfn(slabs.pages().descriptor(pfn).next.load(Relaxed));
-        }
-        let counted = u64::from(held.partial_slabs);
-        same(cache, Pfn::NONE, "cpu.partial-counted", counted, length)?;
-        let counted = u64::from(held.partial_objects);
-        same(cache, Pfn::NONE, "cpu.partial-counted", counted, objects)?;
-        partial += length;
-    }
-    let (frozen_due, isolated_due) = if slabs.freezes_partial(cache) {
-        (own + partial, 0)
-    } else {
-        (own, partial)
-    };
-    same(cache, Pfn::NONE, "cpu.slab-frozen", frozen, frozen_due)?;
-    same(
-        cache,
-        Pfn::NONE,
-        "slab.one-isolator",
-        isolated,
-        isolated_due,
-    )
-}
-
-fn check_arrays<P: Platform>(slabs: &Slabs<P>, cache: &Cache) -> Checked {
-    for cpu in (0..P::cpu_count()).map(CpuId) {
-        let (avail, limit) = slabs.array_fill(cache, cpu);
-        holds(cache, Pfn::NONE, "array.len-bounded", avail <= limit)?;
-    }
-    Ok(())
-}
-
 /// Sheaves of a cache wherever they are, and the objects in them.
 #[derive(Default)]
 struct Sheaves {
@@ -318,7 +275,7 @@ struct Sheaves {
     objects: u64,
 }
 
-fn sheaves_of<P: Platform>(slabs: &Slabs<P>, cache: &Cache) -> Result<Sheaves, BrokenSlab> {
+fn sheaves_of<P: Engines>(slabs: &Slabs<P>, cache: &Cache) -> Result<Sheaves, BrokenSlab> {
     let mut found = Sheaves::default();
     for cpu in (0..P::cpu_count()).map(CpuId) {
         for slot in [
@@ -342,7 +299,9 @@ fn sheaves_of<P: Platform>(slabs: &Slabs<P>, cache: &Cache) -> Result<Sheaves, B
             found.sheaves += 1;
             found.objects += objects;
         }
-        found.sheaves += slabs.deferred_sheaves(cache, cpu);
+        if Slabs::<P>::is_guests(cache) {
+            found.sheaves += P::Engine::sheaves(slabs, cache, cpu);
+        }
     }
     for node in (0..slabs.node_count()).map(NodeId) {
         let barn = &slabs.node(cache.id(), node).barn;
@@ -396,7 +355,7 @@ fn sheaves_of<P: Platform>(slabs: &Slabs<P>, cache: &Cache) -> Result<Sheaves, B
 ///
 /// # Safety
 /// 1. The sheaf is live and stays as it is.
-unsafe fn count_sheaf<P: Platform>(
+unsafe fn count_sheaf<P: Engines>(
     slabs: &Slabs<P>,
     cache: &Cache,
     sheaf: core::ptr::NonNull<crate::platform::SheafHeader>,

@@ -1,21 +1,19 @@
 //! Allocation: array, shared array, partial slabs, free slabs, a new slab.
 
 use super::Array;
-use crate::base::{NodeId, Pfn};
-use crate::platform::{Access, Guard, Line, Platform, Reentered, Work};
-use crate::slab::cache::Cache;
-use crate::slab::engine::bump;
-use crate::slab::node::{End, PartialList};
-use crate::slab::slab::Slab;
-use crate::slab::slabs::Slabs;
-use crate::slab::state::NO_OBJECT;
-use crate::sync::Ordering::Relaxed;
+use crate::host::Host;
+use crate::rules::rules;
+use crate::tally::bump;
 use core::ptr::NonNull;
+use flagstone_core::base::{NodeId, Pfn};
+use flagstone_core::platform::{Access, Guard, Line, Reentered, Work};
+use flagstone_core::slab::{Cache, End, Engines, NO_OBJECT, PartialList, Slab};
+use flagstone_core::sync::Ordering::Relaxed;
 
 /// Objects a refill takes at most when the array was not used since the last one.
 const COLD_REFILL_MAX: u32 = 16;
 
-impl<P: Platform> Slabs<P> {
+impl<P: Engines> Host<'_, P> {
     /// Takes an object of a cache of this engine.
     #[inline]
     pub(crate) fn alloc_array(&self, cache: &Cache) -> Option<NonNull<u8>> {
@@ -63,7 +61,7 @@ impl<P: Platform> Slabs<P> {
 
     /// Fills a CPU's array from its node. Inside the section.
     fn refill_array(&self, cache: &Cache, here: &Array<'_>) {
-        let queues = cache.parts.queues;
+        let queues = rules(cache).queues;
         let mut batch = queues.batch;
         if here.head.touched.swap(0, Relaxed) == 0 {
             batch = batch.min(COLD_REFILL_MAX);

@@ -1,18 +1,17 @@
 //! Free: array, else the oldest batch to the shared array or into its slabs.
 
 use super::Array;
-use crate::base::{NodeId, Pfn};
-use crate::platform::{Access, Fault, Guard, Line, Platform, Work};
-use crate::slab::cache::Cache;
-use crate::slab::engine::bump;
-use crate::slab::node::{End, Node, PartialList};
-use crate::slab::slab::{Chain, Slab};
-use crate::slab::slabs::Slabs;
-use crate::slab::state::NO_OBJECT;
-use crate::sync::Ordering::Relaxed;
+use crate::cpu_slab::Settled;
+use crate::host::Host;
+use crate::rules::rules;
+use crate::tally::bump;
 use core::ptr::NonNull;
+use flagstone_core::base::{NodeId, Pfn};
+use flagstone_core::platform::{Access, Fault, Guard, Line, Work};
+use flagstone_core::slab::{Cache, Chain, End, Engines, NO_OBJECT, Node, PartialList, Slab};
+use flagstone_core::sync::Ordering::Relaxed;
 
-impl<P: Platform> Slabs<P> {
+impl<P: Engines> Host<'_, P> {
     /// Gives an object of a cache of this engine back.
     ///
     /// # Safety
@@ -37,7 +36,7 @@ impl<P: Platform> Slabs<P> {
                 .descriptor
                 .node()
                 == P::node_of(here.cpu);
-        let limit = cache.parts.queues.limit;
+        let limit = rules(cache).queues.limit;
         let done = local
             && here
                 .inside::<P, _>(|here| {
@@ -60,7 +59,7 @@ impl<P: Platform> Slabs<P> {
     fn drain_array(&self, cache: &Cache, here: &Array<'_>) {
         P::work(Work::Slow);
         bump(&here.head.tally.drains, 1);
-        let queues = cache.parts.queues;
+        let queues = rules(cache).queues;
         let number = P::node_of(here.cpu);
         let node = self.node(cache.id(), number);
         let mut batch = queues.batch.min(here.avail());
@@ -166,7 +165,7 @@ impl<P: Platform> Slabs<P> {
             self.list_add(node, list, slab.pfn, End::Tail);
             return false;
         }
-        if shared.free_objects() > cache.parts.queues.free_limit {
+        if shared.free_objects() > rules(cache).queues.free_limit {
             shared.free_objects.fetch_sub(after.objects(), Relaxed);
             return true;
         }
@@ -195,7 +194,7 @@ impl<P: Platform> Slabs<P> {
 
     /// Gives all that arrays and free lists hold back.
     pub(crate) fn flush_arrays(&self, cache: &Cache) {
-        for cpu in cache.parts.cpus() {
+        for cpu in rules(cache).cpus() {
             let there = self.array_with_entries(cache, cpu);
             while let Ok(Some(object)) = there.inside::<P, _>(Array::pop::<P>) {
                 // SAFETY: an object in an array belongs to the array's engine alone.

@@ -24,16 +24,17 @@
 mod alloc;
 mod free;
 
-use super::cache::Cache;
-use super::engine::{CpuHeld, Tally};
-use super::node::PartialList;
-use super::slabs::Slabs;
-use crate::base::{CpuId, NodeId, Pfn};
-use crate::platform::{Access, Fault, Line, LockKind, Platform, RawLock, Reentered};
-use crate::sync::Ordering::Relaxed;
+use crate::host::Host;
+use crate::rules;
+use crate::tally::Tally;
 use core::cell::UnsafeCell;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicUsize};
+use flagstone_core::base::{CpuId, NodeId, Pfn};
+use flagstone_core::platform::{Access, Fault, Line, LockKind, Platform, RawLock, Reentered};
+use flagstone_core::policy::Engine;
+use flagstone_core::slab::{Cache, CpuHeld, Engines, PartialList};
+use flagstone_core::sync::Ordering::Relaxed;
 
 /// One CPU's array; the entries follow it in memory.
 #[derive(Debug)]
@@ -206,18 +207,13 @@ impl Array<'_> {
     }
 }
 
-impl<P: Platform> Slabs<P> {
-    /// A CPU's array.
-    pub(crate) fn array<'a>(&self, cache: &'a Cache, cpu: CpuId) -> &'a ArrayCache {
-        self.array_with_entries(cache, cpu).head
-    }
-
+impl<P: Engines> Host<'_, P> {
     #[inline]
     fn array_with_entries<'a>(&self, cache: &'a Cache, cpu: CpuId) -> Array<'a> {
         // SAFETY: callers dispatched on the engine: the table holds these entries, each with
         // room for `limit` objects behind it.
         unsafe {
-            let head = cache.parts.cpu::<ArrayCache>(cpu);
+            let head = rules::array(cache, cpu);
             Array {
                 head: head.as_ref(),
                 entries: Entries::behind(head),
@@ -238,9 +234,21 @@ impl<P: Platform> Slabs<P> {
     ) -> (&'a SharedArray, Entries) {
         // SAFETY: as in `array_with_entries`, for the nodes' entries behind the CPUs'.
         unsafe {
-            let head = cache.parts.node::<SharedArray>(node);
+            let head = rules::shared(cache, node);
             (head.as_ref(), Entries::behind(head))
         }
+    }
+
+    /// First of a node's empty slabs.
+    pub(crate) fn empty_head(&self, cache: &Cache, node: NodeId) -> Pfn {
+        if cache.engine() != Engine::Slab2007 {
+            return Pfn::NONE;
+        }
+        let Ok(_list) = self.node(cache.id(), node).list().lock::<P>() else {
+            return Pfn::NONE;
+        };
+        // SAFETY: the list lock is held.
+        unsafe { self.shared(cache, node).free_head() }
     }
 
     /// What a CPU's array holds (and, counted with the first CPU, the shared arrays).
@@ -253,4 +261,22 @@ impl<P: Platform> Slabs<P> {
             }
         }
     }
+}
+
+/// The lock of a CPU's section.
+pub(crate) fn array_lock(cache: &Cache, cpu: CpuId) -> &RawLock {
+    // SAFETY: `furnish` made the entry.
+    unsafe { rules::array(cache, cpu).as_ref() }.lock()
+}
+
+/// A CPU's counts.
+pub(crate) fn array_tally(cache: &Cache, cpu: CpuId) -> &Tally {
+    // SAFETY: as in `array_lock`.
+    &unsafe { rules::array(cache, cpu).as_ref() }.tally
+}
+
+/// Objects in a CPU's array.
+pub(crate) fn array_fill(cache: &Cache, cpu: CpuId) -> u32 {
+    // SAFETY: as in `array_lock`.
+    unsafe { rules::array(cache, cpu).as_ref() }.len()
 }

@@ -15,18 +15,16 @@
 //! | 5.16 - 6.7  | the same                                                   | slabs > limit/2  |
 //! | 6.8 - 6.19  | only unlinks; freezes the first one after the lock         | slabs > limit/2  |
 
-use super::cache::Cache;
-use super::cpu_slab::{CpuSlab, SlabChain};
-use super::engine::{PartialLimit, bump, other_nodes, tries_other_nodes};
-use super::node::{End, Node, PartialList};
-use super::slab::Slab;
-use super::slabs::Slabs;
-use super::state::NO_OBJECT;
-use crate::base::{NodeId, Pfn};
-use crate::platform::{Access, Function, Line, Platform, Within, Work};
-use crate::policy::Engine;
-use crate::sync::Ordering::Relaxed;
+use super::{CpuSlab, Detached, SlabChain};
+use crate::host::{Host, tally};
+use crate::rules::{PartialLimit, other_nodes, rules, tries_other_nodes};
+use crate::tally::bump;
 use core::ptr::NonNull;
+use flagstone_core::base::{NodeId, Pfn};
+use flagstone_core::platform::{Access, Function, Line, Within, Work};
+use flagstone_core::policy::Engine;
+use flagstone_core::slab::{Cache, End, Engines, NO_OBJECT, Node, PartialList, Slab};
+use flagstone_core::sync::Ordering::Relaxed;
 
 /// `remote_node_defrag_ratio` as the kernels set it (docs: linux-policies 4.3 step 4).
 const REMOTE_RATIO: u32 = 1000;
@@ -43,7 +41,7 @@ pub(crate) struct Supply {
     pub others: SlabChain,
 }
 
-impl<P: Platform> Slabs<P> {
+impl<P: Engines> Host<'_, P> {
     #[cold]
     #[inline(never)]
     pub(crate) fn alloc_cpu_slab_slow(&self, cache: &Cache) -> Option<NonNull<u8>> {
@@ -124,7 +122,7 @@ impl<P: Platform> Slabs<P> {
     /// node's list instead of being allocated from, and stays marked, so that the next walk over
     /// the list passes it over. Inside the section, its chain taken.
     fn give_up_contended(&self, slab: &Slab<'_, P>, here: &CpuSlab) -> bool {
-        if !slab.cache.parts.remedies.avoid_contended {
+        if !rules(slab.cache).remedies.avoid_contended {
             return false;
         }
         loop {
@@ -197,7 +195,7 @@ impl<P: Platform> Slabs<P> {
         if !walk.slab.is_some() {
             return None;
         }
-        if !cache.parts.freezes_partial {
+        if !rules(cache).freezes_partial {
             // SAFETY: unlinked by us, so live and ours.
             let slab = unsafe { Slab::at(self, cache, walk.slab) };
             walk.freelist = slab.take_freelist()?;
@@ -231,7 +229,7 @@ impl<P: Platform> Slabs<P> {
         let cache = slab.cache;
         let state = slab.state();
         let first = !walk.slab.is_some();
-        if cache.parts.freezes_partial {
+        if rules(cache).freezes_partial {
             let mut after = state.with_frozen(true);
             if first {
                 after = after.with(NO_OBJECT, state.objects());
@@ -289,7 +287,7 @@ impl<P: Platform> Slabs<P> {
             // SLUB counts slabs and objects on the node's line, without its lock.
             P::touch(Line::Node, slab.node().address(), Access::Atomic);
         }
-        bump(&self.tally_here(cache).new_slabs, 1);
+        bump(&tally(cache, P::current_cpu()).new_slabs, 1);
         slab.links.link_all();
         for index in 0..objects {
             cache.construct(slab.links.object(index));
@@ -333,7 +331,7 @@ impl<P: Platform> Slabs<P> {
         self.deactivate(
             cache,
             here,
-            super::cpu_slab::Detached {
+            Detached {
                 slab: supply.slab,
                 freelist: supply.freelist,
             },
@@ -445,19 +443,24 @@ impl Walk {
         if self.slabs == 0 {
             return false;
         }
-        match cache.parts.partial {
+        match rules(cache).partial {
             PartialLimit::None => true,
             PartialLimit::Objects(limit) => self.objects > limit / 2,
-            PartialLimit::Slabs(0) if !cache.parts.freezes_partial => true,
+            PartialLimit::Slabs(0) if !rules(cache).freezes_partial => true,
             PartialLimit::Slabs(limit) => self.others.slabs > limit / 2,
         }
     }
 }
 
-impl<P: Platform> Slab<'_, P> {
+/// Taking a slab's chain as a whole.
+trait TakeWhole {
     /// Takes the whole chain: all objects count as in use then, and the slab is frozen. `None`
     /// if there is no chain: then the slab is full, not frozen, and nobody's.
-    pub(crate) fn take_freelist(&self) -> Option<u32> {
+    fn take_freelist(&self) -> Option<u32>;
+}
+
+impl<P: Engines> TakeWhole for Slab<'_, P> {
+    fn take_freelist(&self) -> Option<u32> {
         loop {
             self.touch(Access::Read);
             let state = self.state();

@@ -10,17 +10,15 @@
 //! Source: docs: linux-policies 4.5. It happens when a slab arrives at a CPU that got one
 //! meanwhile, and when a cache is shrunk or ended; never because a slab ran dry.
 
-use super::cache::Cache;
-use super::cpu_slab::{CpuSlab, Detached};
-use super::engine::{CpuHeld, EngineCounts, PartialLimit, bump};
-use super::node::End;
-use super::slab::Slab;
-use super::slabs::Slabs;
-use super::state::{NO_OBJECT, SlabState};
-use crate::base::{CpuId, Pfn};
-use crate::platform::{Access, Function, Line, Platform, RawLock, Within};
-use crate::policy::Engine;
-use crate::sync::Ordering::Relaxed;
+use super::{CpuSlab, Detached};
+use crate::host::Host;
+use crate::rules::{self, PartialLimit, is_surplus, rules};
+use crate::tally::bump;
+use flagstone_core::base::{CpuId, Pfn};
+use flagstone_core::platform::{Access, Function, Line, Within};
+use flagstone_core::policy::Engine;
+use flagstone_core::slab::{Cache, CpuHeld, End, Engines, NO_OBJECT, Slab, SlabState};
+use flagstone_core::sync::Ordering::Relaxed;
 
 /// A private chain: its last object and its length.
 #[derive(Clone, Copy)]
@@ -30,7 +28,7 @@ struct Private {
     count: u32,
 }
 
-impl<P: Platform> Slabs<P> {
+impl<P: Engines> Host<'_, P> {
     /// Gives up a slab that was taken off its CPU, with its private chain.
     pub(crate) fn deactivate(&self, cache: &Cache, here: &CpuSlab, detached: Detached) {
         let _within = Within::<P>::of(Function::DeactivateSlab);
@@ -43,10 +41,10 @@ impl<P: Platform> Slabs<P> {
             _ => End::Tail,
         };
         let mut private = self.measure(&slab, detached.freelist);
-        if matches!(cache.parts.partial, PartialLimit::Objects(_)) {
+        if matches!(rules(cache).partial, PartialLimit::Objects(_)) {
             private = self.push_back_singly(&slab, private);
         }
-        if cache.parts.freezes_partial {
+        if rules(cache).freezes_partial {
             self.settle_under_lock(&slab, private, end);
         } else {
             self.settle(&slab, private, end);
@@ -103,7 +101,7 @@ impl<P: Platform> Slabs<P> {
         loop {
             let state = slab.state();
             let after = self.settled(slab, private, state);
-            let surplus = after.is_empty() && slab.cache.is_surplus(node.nr_partial());
+            let surplus = after.is_empty() && is_surplus(slab.cache, node.nr_partial());
             let mut list = None;
             let listed = !surplus && after.freelist() != NO_OBJECT;
             if listed {
@@ -138,7 +136,7 @@ impl<P: Platform> Slabs<P> {
             }
         };
         let node = slab.node();
-        if after.is_empty() && slab.cache.is_surplus(node.nr_partial()) {
+        if after.is_empty() && is_surplus(slab.cache, node.nr_partial()) {
             self.discard(slab);
         } else if after.freelist() != NO_OBJECT {
             let Ok(mut list) = self.list(node) else {
@@ -153,8 +151,8 @@ impl<P: Platform> Slabs<P> {
     /// Takes everything off every CPU of a cache of the cpu-slab engines. What was put aside
     /// goes first: freeing it may put slabs on this CPU's partial list.
     pub(crate) fn flush_cpu_slabs(&self, cache: &Cache) {
-        for cpu in cache.parts.cpus() {
-            let there = self.cpu_slab(cache, cpu);
+        for cpu in rules(cache).cpus() {
+            let there = rules::cpu_slab(cache, cpu);
             if !there.has_deferred() {
                 continue;
             }
@@ -166,13 +164,13 @@ impl<P: Platform> Slabs<P> {
                 self.flush_deferred(cache, sheaf);
             }
         }
-        for cpu in cache.parts.cpus() {
+        for cpu in rules(cache).cpus() {
             self.flush_cpu_slab(cache, cpu);
         }
     }
 
     fn flush_cpu_slab(&self, cache: &Cache, cpu: CpuId) {
-        let there = self.cpu_slab(cache, cpu);
+        let there = rules::cpu_slab(cache, cpu);
         if there.looks_empty() {
             return;
         }
@@ -193,31 +191,9 @@ impl<P: Platform> Slabs<P> {
         }
     }
 
-    /// What the engine of `cache` did so far, all CPUs together. Nothing for the sheaf engine,
-    /// whose counts are the barns'.
-    pub fn engine_counts(&self, cache: &Cache) -> EngineCounts {
-        let mut sum = EngineCounts::default();
-        for cpu in cache.parts.cpus() {
-            sum += self.tally(cache, cpu);
-        }
-        sum
-    }
-
-    /// Slabs and free objects that CPUs keep for themselves under the engines without sheaves.
-    /// Exact when no other thread is at work.
-    pub fn cpu_held(&self, cache: &Cache) -> CpuHeld {
-        let mut held = CpuHeld::default();
-        for cpu in cache.parts.cpus() {
-            match cache.engine() {
-                Engine::Slab2007 => self.add_array(cache, cpu, &mut held),
-                _ => self.add_cpu_slab(cache, cpu, &mut held),
-            }
-        }
-        held
-    }
-
-    fn add_cpu_slab(&self, cache: &Cache, cpu: CpuId, held: &mut CpuHeld) {
-        let there = self.cpu_slab(cache, cpu);
+    /// What a CPU keeps.
+    pub(crate) fn add_cpu_slab(&self, cache: &Cache, cpu: CpuId, held: &mut CpuHeld) {
+        let there = rules::cpu_slab(cache, cpu);
         if there.looks_empty() {
             return;
         }
@@ -239,15 +215,6 @@ impl<P: Platform> Slabs<P> {
             held.slabs += 1;
             held.slab_objects += u64::from(slab.state().free());
             pfn = Pfn(slab.descriptor.next.load(Relaxed));
-        }
-    }
-
-    /// Visits every CPU's section lock of every cache: for fork handling, before barns and lists.
-    pub fn each_local_lock(&self, visit: &mut dyn FnMut(&RawLock)) {
-        for cache in self.live_caches() {
-            for cpu in cache.parts.cpus() {
-                visit(self.local_lock(cache, cpu));
-            }
         }
     }
 }

@@ -13,18 +13,18 @@
 //! Source: docs: linux-policies 4.4. A CPU's partial list that is at its limit goes to the
 //! nodes' lists as a whole (4.6).
 
-use super::cache::Cache;
-use super::cpu_slab::{CpuSlab, SlabChain};
-use super::engine::bump;
-use super::node::{End, Node, PartialList};
-use super::sheaf::OwnSheaf;
-use super::slab::{Chain, Slab};
-use super::slabs::Slabs;
-use super::state::{NO_OBJECT, SlabState, Turn};
-use crate::base::Pfn;
-use crate::platform::{Access, Fault, Function, Guard, Line, Platform, Within, Work};
-use crate::sync::Ordering::Relaxed;
+use super::{CpuSlab, SlabChain};
+use crate::host::Host;
+use crate::rules::{is_surplus, rules};
+use crate::tally::bump;
 use core::ptr::NonNull;
+use flagstone_core::base::Pfn;
+use flagstone_core::page::flag;
+use flagstone_core::platform::{Access, Fault, Function, Guard, Line, Within, Work};
+use flagstone_core::slab::{
+    Cache, Chain, End, Engines, NO_OBJECT, Node, OwnSheaf, PartialList, Slab, SlabState, Turn,
+};
+use flagstone_core::sync::Ordering::Relaxed;
 
 /// What a free does when it meets another one on the same slab.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,7 +42,7 @@ pub(crate) struct Contended;
 /// Objects put aside by one CPU before they are freed. Why 30: the sheaf then fills 256 bytes.
 const DEFERRED_OBJECTS: u32 = 30;
 
-impl<P: Platform> Slabs<P> {
+impl<P: Engines> Host<'_, P> {
     /// Gives an object back to a slab that is not this CPU's.
     ///
     /// # Safety
@@ -60,7 +60,7 @@ impl<P: Platform> Slabs<P> {
             last: index,
             count: 1,
         };
-        let patience = if cache.parts.remedies.defer_free {
+        let patience = if rules(cache).remedies.defer_free {
             Patience::None
         } else {
             Patience::Endless
@@ -82,7 +82,7 @@ impl<P: Platform> Slabs<P> {
         patience: Patience,
     ) -> Result<(), Contended> {
         let cache = slab.cache;
-        let parts = &cache.parts;
+        let parts = rules(cache);
         let lists = parts.cpu_lists();
         let mut met = false;
         loop {
@@ -139,7 +139,7 @@ impl<P: Platform> Slabs<P> {
             // On some CPU's partial list: that CPU will see that it is empty.
             return true;
         }
-        if after.is_empty() && cache.is_surplus(node.nr_partial()) {
+        if after.is_empty() && is_surplus(cache, node.nr_partial()) {
             if !was_full {
                 self.list_remove(node, &mut list, slab.pfn);
             }
@@ -164,7 +164,7 @@ impl<P: Platform> Slabs<P> {
                 // The kernels keep the counts in the first slab.
                 let head: *const _ = self.pages().descriptor(list.head);
                 P::touch(Line::Slab, head.cast(), Access::Read);
-                if cache.parts.partial.is_reached(list.slabs, list.objects) {
+                if rules(cache).partial.is_reached(list.slabs, list.objects) {
                     drained = core::mem::replace(&mut list, SlabChain::NONE);
                 }
             }
@@ -223,13 +223,13 @@ impl<P: Platform> Slabs<P> {
         let slab = unsafe { Slab::at(self, cache, pfn) };
         slab.touch(Access::Read);
         let next = Pfn(slab.descriptor.next.load(Relaxed));
-        let state = if cache.parts.freezes_partial {
+        let state = if rules(cache).freezes_partial {
             slab.unfreeze()
         } else {
             slab.state()
         };
         let node = slab.node();
-        if state.is_empty() && cache.is_surplus(node.nr_partial()) {
+        if state.is_empty() && is_surplus(cache, node.nr_partial()) {
             self.chain_on(surplus, &slab, 0);
         } else {
             self.list_add(node, list, pfn, End::Tail);
@@ -244,7 +244,7 @@ impl<P: Platform> Slabs<P> {
         // SAFETY: as in `drain`.
         let slab = unsafe { Slab::at(self, cache, pfn) };
         let next = Pfn(slab.descriptor.next.load(Relaxed));
-        if cache.parts.freezes_partial {
+        if rules(cache).freezes_partial {
             slab.unfreeze();
         }
         self.orphan(node, pfn);
@@ -305,9 +305,17 @@ impl<P: Platform> Slabs<P> {
     }
 }
 
-impl<P: Platform> Slab<'_, P> {
+/// A slab that no CPU owns any more.
+pub(crate) trait Settled {
     /// Makes the slab nobody's in particular; answers its state.
-    pub(crate) fn unfreeze(&self) -> SlabState {
+    fn unfreeze(&self) -> SlabState;
+
+    /// Whether the slab is on its node's list; exact under the list lock.
+    fn is_listed(&self) -> bool;
+}
+
+impl<P: Engines> Settled for Slab<'_, P> {
+    fn unfreeze(&self) -> SlabState {
         loop {
             let state = self.state();
             let after = state.with_frozen(false);
@@ -318,8 +326,7 @@ impl<P: Platform> Slab<'_, P> {
         }
     }
 
-    /// Whether the slab is on its node's list; exact under the list lock.
-    pub(crate) fn is_listed(&self) -> bool {
-        self.descriptor.has(crate::page::flag::ON_LIST)
+    fn is_listed(&self) -> bool {
+        self.descriptor.has(flag::ON_LIST)
     }
 }

@@ -8,9 +8,9 @@
 //!
 //! Allocation: pop from the private chain; else take all that others freed into the own slab;
 //! else the next partial slab; else slabs of the node's list; else a new one
-//! (`cpu_slab_alloc.rs`). Free: into the own slab by the private chain; into any other by one
-//! compare-and-swap (`cpu_slab_free.rs`). Giving a slab up, and emptying a CPU: `deactivate.rs`.
-//! The form of 2007, with a lock for each slab: `cpu_slab_2007.rs`.
+//! (`alloc.rs`). Free: into the own slab by the private chain; into any other by one
+//! compare-and-swap (`free.rs`). Giving a slab up, and emptying a CPU: `deactivate.rs`.
+//! The form of 2007, with a lock for each slab: `with_locks.rs`.
 //!
 //! Objects on the private chain count as in use in the slab's state, so the slab's word changes
 //! only when a chain moves as a whole. All objects of a slab are linked when it is made, as in
@@ -28,18 +28,24 @@
 //! - `cpu.partial-counted`: the counts of slabs and of objects on a CPU's partial list are its
 //!   length and the sum of what each slab brought.
 
-use super::cache::Cache;
-use super::chain::Links;
-use super::engine::Tally;
-use super::sheaf::OwnSheaf;
-use super::slabs::Slabs;
-use super::state::NO_OBJECT;
-use crate::base::{CpuId, Pfn};
-use crate::platform::{Access, Fault, Line, LockKind, Platform, RawLock, Reentered, Work};
-use crate::sync::Ordering::Relaxed;
+mod alloc;
+mod deactivate;
+mod free;
+mod with_locks;
+
+use crate::host::Host;
+use crate::rules;
+use crate::tally::Tally;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
+use flagstone_core::base::Pfn;
+use flagstone_core::platform::{Access, Fault, Line, LockKind, Platform, RawLock, Reentered, Work};
+use flagstone_core::slab::{Cache, Engines, Links, NO_OBJECT, OwnSheaf};
+use flagstone_core::sync::Ordering::Relaxed;
+
+pub(crate) use free::{Patience, Settled};
+pub(crate) use with_locks::WithLock;
 
 /// One CPU's part of one cache: a line that is changed by every operation, and one of counts.
 #[derive(Debug)]
@@ -266,19 +272,11 @@ impl CpuSlab {
     }
 }
 
-impl<P: Platform> Slabs<P> {
-    /// One CPU's structure of a cache of the cpu-slab engines.
-    #[inline]
-    pub(crate) fn cpu_slab<'a>(&self, cache: &'a Cache, cpu: CpuId) -> &'a CpuSlab {
-        // SAFETY: callers dispatched on the engine: the table holds these entries. They are
-        // made with the cache and stay in place.
-        unsafe { cache.parts.cpu::<CpuSlab>(cpu).as_ref() }
-    }
-
+impl<P: Engines> Host<'_, P> {
     /// The structure of the CPU this runs on (perhaps not for long; the section keeps it whole).
     #[inline]
     pub(crate) fn cpu_slab_here<'a>(&self, cache: &'a Cache) -> &'a CpuSlab {
-        self.cpu_slab(cache, P::current_cpu())
+        rules::cpu_slab(cache, P::current_cpu())
     }
 
     /// Takes an object of a cache of this engine (docs: linux-policies 4.2).

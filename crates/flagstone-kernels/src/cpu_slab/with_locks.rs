@@ -14,38 +14,56 @@
 //! therefore only tries slab locks. The slab lock lies in the slab's descriptor, so that whoever
 //! takes it gets the slab's line.
 
-use super::cache::Cache;
-use super::cpu_slab::{CpuSlab, Detached};
-use super::cpu_slab_free::{Contended, Patience};
-use super::engine::{bump, other_nodes, tries_other_nodes};
-use super::node::{End, Node};
-use super::slab::{Chain, Slab};
-use super::slabs::Slabs;
-use super::state::{NO_OBJECT, SlabState};
-use crate::base::{NodeId, Pfn};
-use crate::platform::{Access, Fault, Line, LockKind, Platform, RawLock, Work};
-use crate::policy::Engine;
-use crate::sync::Ordering::{Relaxed, Release};
+use super::free::{Contended, Patience};
+use super::{CpuSlab, Detached};
+use crate::host::Host;
+use crate::rules::{other_nodes, rules, tries_other_nodes};
+use crate::tally::bump;
 use core::ptr::NonNull;
+use flagstone_core::base::{NodeId, Pfn};
+use flagstone_core::page::{Descriptor, Spacing};
+use flagstone_core::platform::{Access, Fault, Line, LockKind, RawLock, Work};
+use flagstone_core::slab::{Cache, Chain, End, Engines, Links, NO_OBJECT, Node, Slab, SlabState};
+use flagstone_core::sync::Ordering::{Relaxed, Release};
 
 /// The ratio by which lists of other nodes are looked at (docs: linux-policies 4.1 step 5).
 const REMOTE_RATIO: u32 = 100;
 
-/// A slab's lock, held.
-struct Locked<'s, 'a, P: Platform>(&'s Slab<'a, P>);
+const _: () = assert!(
+    size_of::<RawLock>() <= Spacing::Lines.bytes() - size_of::<Descriptor>()
+        && align_of::<RawLock>() <= align_of::<Descriptor>(),
+    "a slab's lock shares its descriptor's line"
+);
 
-impl<P: Platform> Drop for Locked<'_, '_, P> {
+/// A slab's lock, held.
+pub(crate) struct Locked<'s, 'a, P: Engines>(&'s Slab<'a, P>);
+
+impl<P: Engines> Drop for Locked<'_, '_, P> {
     fn drop(&mut self) {
         P::release_lock(self.0.lock_2007());
     }
 }
 
-impl<'a, P: Platform> Slab<'a, P> {
+/// A slab with a lock of its own.
+pub(crate) trait WithLock<'a, P: Engines> {
     /// The slab's lock, where its links would be if they were aside.
+    fn lock_2007(&self) -> &'a RawLock;
+
+    /// The slab, locked; `None` on top of the lock's holder.
+    fn locked(&self) -> Option<Locked<'_, 'a, P>>;
+
+    /// The slab, locked, if nobody has it.
+    fn try_locked(&self) -> Option<Locked<'_, 'a, P>>;
+
+    /// Changes the state under the slab's lock.
+    fn set_state(&self, state: SlabState);
+}
+
+impl<'a, P: Engines> WithLock<'a, P> for Slab<'a, P> {
     fn lock_2007(&self) -> &'a RawLock {
         debug_assert!(!self.cache.geometry().links_aside());
         // SAFETY: `new_slab_2007` made it, and slabs of this engine keep their links inside.
-        unsafe { self.slabs.pages().memmap().slab_lock(self.pfn) }
+        unsafe { self.slabs.pages().links_of(self.pfn).cast().as_ref() }
     }
 
     fn locked(&self) -> Option<Locked<'_, 'a, P>> {
@@ -61,19 +79,12 @@ impl<'a, P: Platform> Slab<'a, P> {
         })
     }
 
-    /// Whether nobody is on the way to unlink this empty slab; under the list lock. Whoever made
-    /// it empty holds the slab's lock until it is off the list.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.cache.engine() != Engine::CpuSlab2007 || self.try_locked().is_some()
-    }
-
-    /// Changes the state under the slab's lock.
     fn set_state(&self, state: SlabState) {
         self.descriptor.state.store(state.0, Release);
     }
 }
 
-impl<P: Platform> Slabs<P> {
+impl<P: Engines> Host<'_, P> {
     /// Takes an object of a cache of this engine.
     #[inline]
     pub(crate) fn alloc_2007(&self, cache: &Cache) -> Option<NonNull<u8>> {
@@ -273,12 +284,12 @@ impl<P: Platform> Slabs<P> {
             last: index,
             count: 1,
         };
-        let patience = if cache.parts.remedies.defer_free {
+        let patience = if rules(cache).remedies.defer_free {
             Patience::None
         } else {
             Patience::Endless
         };
-        let link = |links: &super::chain::Links<'_, P>, prior| links.free(index, prior);
+        let link = |links: &Links<'_, P>, prior| links.free(index, prior);
         if self.put_2007(&slab, chain, patience, link).is_err() {
             self.defer(cache, object);
         }
@@ -286,7 +297,7 @@ impl<P: Platform> Slabs<P> {
 
     /// Gives a chain of objects back to its slab.
     pub(crate) fn put_chain_2007(&self, slab: &Slab<'_, P>, chain: Chain) {
-        let link = |links: &super::chain::Links<'_, P>, prior| links.relink(chain.last, prior);
+        let link = |links: &Links<'_, P>, prior| links.relink(chain.last, prior);
         let _never = self.put_2007(slab, chain, Patience::Endless, link);
     }
 
@@ -296,9 +307,9 @@ impl<P: Platform> Slabs<P> {
         slab: &Slab<'_, P>,
         chain: Chain,
         patience: Patience,
-        link: impl FnOnce(&super::chain::Links<'_, P>, u32),
+        link: impl FnOnce(&Links<'_, P>, u32),
     ) -> Result<(), Contended> {
-        let remedies = slab.cache.parts.remedies;
+        let remedies = rules(slab.cache).remedies;
         let here = self.cpu_slab_here(slab.cache);
         // A signal handler on top of the section goes on without it.
         let _section = here.enter::<P>();
@@ -358,12 +369,11 @@ impl<P: Platform> Slabs<P> {
     /// A new slab with its lock, all its objects on its chain, on no list and ours.
     fn new_slab_2007<'a>(&'a self, cache: &'a Cache, node: NodeId) -> Option<Slab<'a, P>> {
         let slab = self.new_linked_slab(cache, node)?;
-        // SAFETY: nobody knows the slab, and its links are inside its objects.
-        unsafe {
-            self.pages()
-                .memmap()
-                .make_slab_lock(slab.pfn, RawLock::new(LockKind::Slab));
-        }
+        debug_assert_eq!(self.pages().spacing(), Spacing::Lines);
+        let place = self.pages().links_of(slab.pfn).cast();
+        // SAFETY: nobody knows the slab, its links are inside its objects, and there is room behind
+        // its descriptor.
+        unsafe { place.write(RawLock::new(LockKind::Slab)) };
         Some(slab)
     }
 

@@ -2,12 +2,13 @@
 
 use super::json::Json;
 use super::room::Room;
+use crate::Linux;
 use flagstone_core::base::{CpuId, NodeId};
 use flagstone_core::heap::Ready;
 use flagstone_core::page::{PagesetSnapshot, ZoneSnapshot};
 use flagstone_core::platform::Platform;
 use flagstone_core::stats::{CacheFigures, Ledger};
-use flagstone_linux::{Linux, process, sys};
+use flagstone_linux::{process, sys};
 
 /// When a sample was taken.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -18,6 +18,7 @@ mod document;
 mod json;
 mod room;
 
+use crate::Linux;
 use crate::env;
 use crate::fork::AtFork;
 use core::ptr::NonNull;
@@ -27,9 +28,9 @@ use flagstone_core::heap::{Heap, Ready};
 use flagstone_core::platform::Platform;
 use flagstone_core::stats::{Line, Residency, each_owned_part};
 use flagstone_linux::filter::{self, Permit};
+use flagstone_linux::process;
 use flagstone_linux::process::Mapping;
 use flagstone_linux::residency::Resident;
-use flagstone_linux::{Linux, process};
 use room::{ROOM, Room};
 
 /// A sample is taken when the resident size has grown by this share since the last one: enough

@@ -1,11 +1,11 @@
 //! The memory a report works in: one static, used by one thread at a time.
 
+use crate::Linux;
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU64, Ordering};
 use flagstone_core::platform::Platform;
 use flagstone_core::stats::{Ledger, Survey};
-use flagstone_linux::Linux;
 use flagstone_linux::residency::Resident;
 
 /// Longest directory name, in bytes.

@@ -15,14 +15,18 @@ use flagstone_core::page::{PageConfig, Retention};
 use flagstone_core::platform::Platform;
 use flagstone_core::policy::Policy;
 use flagstone_core::slab::{CacheRequest, Slabs};
-use flagstone_linux::Linux;
+use flagstone_kernels::Kernels;
+use flagstone_linux::LinuxWith;
 use std::collections::VecDeque;
 use std::sync::{Mutex, Once};
 use std::time::Instant;
 
+/// Linux with the engines of the virtual machine.
+type Ours = LinuxWith<Kernels>;
+
 /// The core on real memory, with the general-purpose caches.
 pub struct Ground {
-    slabs: Box<MaybeUninit<Slabs<Linux>>>,
+    slabs: Box<MaybeUninit<Slabs<Ours>>>,
     classes: Classes,
 }
 
@@ -41,7 +45,7 @@ impl Ground {
             // As on the virtual machine.
             config.retention = Retention::KEEP_ALL;
         }
-        let mut slabs: Box<MaybeUninit<Slabs<Linux>>> = Box::new(MaybeUninit::uninit());
+        let mut slabs: Box<MaybeUninit<Slabs<Ours>>> = Box::new(MaybeUninit::uninit());
         // SAFETY: the box is writable, aligned, ours alone, and its contents never move.
         unsafe { Slabs::init(slabs.as_mut_ptr(), &config, policy) }
             .map_err(|_| String::from("this system grants no memory for the allocator"))?;
@@ -60,7 +64,7 @@ impl Ground {
     /// The core's slab layer.
     #[inline]
     #[must_use]
-    pub fn slabs(&self) -> &Slabs<Linux> {
+    pub fn slabs(&self) -> &Slabs<Ours> {
         // SAFETY: `new` initialised it, and it lives as long as the box.
         unsafe { self.slabs.assume_init_ref() }
     }
@@ -280,7 +284,7 @@ impl<A: Source> Stage for Really<'_, A> {
 
     #[inline]
     fn alloc_pages(&self, order: Order) -> Pfn {
-        let node: NodeId = Linux::node_of(Linux::current_cpu());
+        let node: NodeId = Ours::node_of(Ours::current_cpu());
         let block = self.ground.slabs().pages().alloc_block(order, node);
         block.expect("memory for a test").pfn
     }

@@ -69,7 +69,7 @@ pub fn flagstone_library(given: Option<&Path>) -> Result<PathBuf, String> {
     if let Some(path) = std::env::var_os("FLAGSTONE_LIB") {
         return readable(Path::new(&path));
     }
-    crate::preload::library_path().map_err(|failure| match failure {
+    crate::preload::library_path(&crate::preload::PRODUCT).map_err(|failure| match failure {
         Failure::Usage(line) | Failure::Finding(line) => line,
     })
 }

@@ -69,7 +69,7 @@ pub fn run(args: &Args) -> Outcome {
         .as_deref()
         .map(document::Target::open)
         .transpose()?;
-    let library = preload::library_path()?;
+    let library = preload::library_path(preload::serving(settings.policy_name()))?;
     let reports = reports::Directory::new()?;
     let ended = match child::run(&child::Start {
         program: &program,

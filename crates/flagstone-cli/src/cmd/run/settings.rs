@@ -47,10 +47,15 @@ impl Settings {
         })
     }
 
+    /// The policy's name: the one given, else the one inherited.
+    pub fn policy_name(&self) -> &str {
+        let name = self.name.as_deref().or(self.inherited.as_deref());
+        name.unwrap_or("flagstone")
+    }
+
     /// The policy's name, overrides appended as ` key=value`.
     pub fn title(&self) -> String {
-        let name = self.name.as_deref().or(self.inherited.as_deref());
-        let mut title = name.unwrap_or("flagstone").to_owned();
+        let mut title = self.policy_name().to_owned();
         for (key, value) in &self.set {
             title.push_str(&format!(" {key}={value}"));
         }

@@ -1,0 +1,39 @@
+//! The object engines of old kernels, as guests of flagstone's core.
+//!
+//! ```text
+//!   cpu_slab      a slab per CPU: 3.2 to 6.18
+//!     with_locks  its first form, a lock for each slab: 2.6.22 to 2.6.30
+//!   array_cache   SLAB: an array of objects per CPU, three lists of slabs per node
+//!   ─────────────────────────────────────────────────────────────────────────
+//!   rules         what a cache of theirs keeps in its room
+//!   host          the core's slabs, with what these engines share
+//!   tally         what their slow paths did
+//!   check         their invariants, for `flagstone_core::verify`
+//! ```
+//!
+//! A world whose engine is [`Kernels`] serves every policy: `TestingWith<Kernels>`,
+//! `LinuxWith<Kernels>`, the simulator's virtual machine. The library that programs preload is
+//! built without this crate (ADR 0028).
+#![no_std]
+
+#[cfg(all(test, not(loom)))]
+extern crate std;
+
+mod array_cache;
+mod check;
+mod cpu_slab;
+mod host;
+mod rules;
+mod tally;
+
+#[cfg(all(test, not(loom)))]
+mod engine_tests;
+#[cfg(all(test, not(loom)))]
+mod engine_vectors;
+#[cfg(all(test, not(loom)))]
+mod ledger_tests;
+#[cfg(all(test, not(loom)))]
+mod orphans_tests;
+
+pub use host::{Kernels, counts};
+pub use tally::EngineCounts;
