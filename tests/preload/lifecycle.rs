@@ -1,7 +1,9 @@
 //! Start, end, threads, forks and signals.
 
 use crate::SCRATCH;
-use flagstone_tests::{LIMIT, compile, compile_with, preloaded, succeed};
+use flagstone_tests::{
+    LIMIT, compile, compile_with, finish, is_flagstone, other_library, preloaded, skip, succeed,
+};
 
 #[test]
 fn memory_works_before_main_after_main_in_plugins_and_at_thread_exit() {
@@ -93,6 +95,22 @@ fn threads_that_fork_in_handlers_on_top_of_what_others_want_do_not_hang() {
 #[test]
 fn threads_may_hand_blocks_on_while_another_trims() {
     says_ok_everywhere("preload/trim.c");
+}
+
+/// At each instruction until the thread that builds the heap has named itself, and at some later ones.
+#[test]
+fn a_signal_during_start_up_does_not_wait_for_ever() {
+    if !is_flagstone() {
+        return other_library();
+    }
+    let program = compile(SCRATCH, "preload/signal_at_start.c");
+    for range in [["0", "1000", "1"], ["1000", "20000", "997"]] {
+        let finished = finish(preloaded(&program).args(range), LIMIT);
+        if finished.status.code() == Some(77) {
+            return skip("no process may be traced here");
+        }
+        assert_eq!(finished.stdout, "ok\n", "{range:?}");
+    }
 }
 
 #[test]

@@ -49,7 +49,7 @@ pub fn register(at_fork: AtFork) {
 }
 
 extern "C" fn prepare() {
-    crate::init::wait_for_others();
+    static_heap().wait_for_builder();
     flagstone_linux::fork::prepare();
     while !static_heap().fork_prepare() {
         flagstone_linux::fork::parent();

@@ -1,18 +1,12 @@
 //! The one static heap, and how it comes to life.
 //!
-//! ```text
-//!   stage   0 cold ──► 1 building (by the thread with this token) ──► 2 ready
-//! ```
-//!
 //! The heap is all zeroes at first; its gate is closed, so every first call takes a cold path,
 //! and every cold path asks [`heap`]. Fork handlers ([`crate::fork::register`]) are registered by a
 //! constructor of the face: before that no other thread exists that could be in the middle of
 //! anything.
 
 use crate::env;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use flagstone_core::heap::{Heap, HeapConfig};
-use flagstone_core::platform::Platform;
 use flagstone_linux::limits;
 use flagstone_linux::slots::{self, Place};
 
@@ -56,70 +50,35 @@ pub const CS_OFFSET: isize = match isize::from_str_radix(env!("RSEQ_CS_OFFSET"),
 #[cfg(not(flagstone_near))]
 pub const CS_OFFSET: isize = 0;
 
-const COLD: u32 = 0;
-const BUILDING: u32 = 1;
-const READY: u32 = 2;
-
-static STAGE: AtomicU32 = AtomicU32::new(COLD);
-static BUILDER: AtomicU64 = AtomicU64::new(0);
-
 /// The heap, built if it was not yet; `None` where that cannot be: no memory, or a signal handler
 /// on top of the thread that is building it.
 #[inline]
 pub fn heap() -> Option<&'static Heap<Linux>> {
-    if STAGE.load(Ordering::Acquire) == READY || build() {
-        Some(static_heap())
-    } else {
-        None
-    }
+    (STORE.heap.ready_if_built().is_some() || build()).then_some(&STORE.heap)
 }
 
 /// Builds the heap, or waits for the thread that does; whether there is one now.
 #[cold]
 #[inline(never)]
 fn build() -> bool {
-    let mut round = 0;
-    while let Err(stage) =
-        STAGE.compare_exchange(COLD, BUILDING, Ordering::Acquire, Ordering::Acquire)
-    {
-        if stage == READY {
-            return true;
-        }
-        if BUILDER.load(Ordering::Relaxed) == Linux::token() {
-            return false;
-        }
-        Linux::pause(round);
-        round += 1;
-    }
-    BUILDER.store(Linux::token(), Ordering::Relaxed);
-    flagstone_linux::init();
-    let config = HeapConfig {
-        policy: env::policy(),
-        span_bytes: limits::reservation_wish(),
-    };
-    slots::offer(&STORE.slots);
-    let built = STORE.heap.init(&config).is_ok();
-    if built {
-        // SAFETY: a heap is built once, by the one thread the stage lets in.
-        unsafe { flagstone_linux::observe::HOLDS_FROM.set(|kind| STORE.heap.holds_from(kind)) };
-        if slots::lie_at(&STORE.slots, CS_OFFSET) {
-            STORE.heap.open_near();
-        }
-    }
-    BUILDER.store(0, Ordering::Relaxed);
-    // After a refusal the next call asks again: memory may have come back.
-    STAGE.store(if built { READY } else { COLD }, Ordering::Release);
-    built
+    STORE.heap.init_by(prepare, finish).is_ok()
 }
 
-/// Waits while another thread builds the heap: a child forked meanwhile would wait for ever for a
-/// thread that it does not have.
-pub fn wait_for_others() {
-    let mut round = 0;
-    while STAGE.load(Ordering::Acquire) == BUILDING
-        && BUILDER.load(Ordering::Relaxed) != Linux::token()
-    {
-        Linux::pause(round);
-        round += 1;
+/// Prepares the world. A heap that gets no memory is tried again, and then this runs again.
+fn prepare() -> HeapConfig {
+    flagstone_linux::init();
+    slots::offer(&STORE.slots);
+    HeapConfig {
+        policy: env::policy(),
+        span_bytes: limits::reservation_wish(),
+    }
+}
+
+/// Opens what only this one heap has.
+fn finish() {
+    // SAFETY: a heap is built once.
+    unsafe { flagstone_linux::observe::HOLDS_FROM.set(|kind| STORE.heap.holds_from(kind)) };
+    if slots::lie_at(&STORE.slots, CS_OFFSET) {
+        STORE.heap.open_near();
     }
 }

@@ -1,12 +1,4 @@
-//! Building a heap in place, once, whoever comes first.
-//!
-//! ```text
-//!   stage   0 none ──► 1 building ──► 2 ready
-//!                           └──────► 0 again, if memory was refused
-//! ```
-//!
-//! Another thread that comes while one builds waits. The builder itself coming again (a signal
-//! handler during start-up) gets no memory rather than a deadlock.
+//! Building a heap in place, once, whoever comes first (stage.rs).
 
 use super::class::usable_classes;
 use super::falls::Falls;
@@ -16,6 +8,7 @@ use super::heap::Heap;
 use super::huge_table::HugeTable;
 use super::last_resort::LastResort;
 use super::mark::MARK_AT;
+use super::stage::Turn;
 use super::strays::Strays;
 use super::unlisted::Unlisted;
 use crate::page::PageConfig;
@@ -23,27 +16,7 @@ use crate::platform::{Lock, LockKind, OutOfMemory};
 use crate::policy::Policy;
 use crate::slab::Engines;
 use crate::slab::{CacheRequest, Slabs};
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-
-const NONE: u32 = 0;
-const BUILDING: u32 = 1;
-const READY: u32 = 2;
-
-/// How far a heap is built, by whom, and with what configuration.
-#[derive(Debug)]
-pub struct Stage {
-    at: AtomicU32,
-    builder: AtomicU64,
-}
-
-impl Stage {
-    pub(super) const fn new() -> Self {
-        Self {
-            at: AtomicU32::new(NONE),
-            builder: AtomicU64::new(0),
-        }
-    }
-}
+use core::sync::atomic::{AtomicBool, AtomicUsize};
 
 /// What a heap is built with.
 #[derive(Clone, Copy, Debug)]
@@ -82,62 +55,68 @@ impl<P: Engines> Heap<P> {
     /// # Errors
     /// `OutOfMemory` when the system refuses; it may be tried again.
     pub fn init(&self, config: &HeapConfig) -> Result<(), OutOfMemory> {
-        let me = P::token();
-        let mut round = 0;
-        loop {
-            let taken = self.stage.at.compare_exchange(
-                NONE,
-                BUILDING,
-                Ordering::Acquire,
-                Ordering::Acquire,
-            );
-            match taken {
-                Ok(_) => break,
-                Err(READY) => return Ok(()),
-                Err(_) if self.stage.builder.load(Ordering::Relaxed) == me => {
-                    return Err(OutOfMemory);
-                }
-                Err(_) => {
-                    P::pause(round);
-                    round += 1;
-                }
-            }
+        self.init_by(|| *config, || {})
+    }
+
+    /// The same by a world that must be prepared: the one thread that builds calls `prepare` before, and `finish`
+    /// when the heap is built and nobody else uses it yet.
+    ///
+    /// # Errors
+    /// As for [`Heap::init`], and for a signal handler on top of the thread that builds.
+    pub fn init_by(
+        &self,
+        prepare: impl FnOnce() -> HeapConfig,
+        finish: impl FnOnce(),
+    ) -> Result<(), OutOfMemory> {
+        match self.stage.enter::<P>() {
+            Turn::Ready => return Ok(()),
+            Turn::OnTop => return Err(OutOfMemory),
+            Turn::Builds => {}
         }
-        self.stage.builder.store(me, Ordering::Relaxed);
-        // SAFETY: the stage makes us the only builder, and nobody reads `ready` before READY.
-        let built = unsafe { self.build(config) };
-        self.stage.builder.store(0, Ordering::Relaxed);
-        let stage = if built.is_ok() { READY } else { NONE };
-        self.stage.at.store(stage, Ordering::Release);
+        let config = prepare();
+        // SAFETY: the stage makes us the only builder, and nobody reads `ready` before it is left.
+        let built = unsafe { self.build(&config) };
+        if built.is_ok() {
+            finish();
+        }
+        self.stage.leave(built);
         built
+    }
+
+    /// Waits while another thread builds the heap: a child forked meanwhile would wait for ever for a
+    /// thread that it does not have.
+    pub fn wait_for_builder(&self) {
+        self.stage.wait_for_others::<P>();
     }
 
     /// The heap's parts, built if need be; `None` when memory is refused.
     #[inline]
     pub fn ready(&self) -> Option<&Ready<P>> {
-        if self.stage.at.load(Ordering::Acquire) != READY {
-            self.init_by_default()?;
+        if !self.stage.is_ready() {
+            self.init_as_usual()?;
         }
-        // SAFETY: READY was stored after `ready` was written.
+        // SAFETY: the stage was left after `ready` was written.
         Some(unsafe { (*self.ready.get()).assume_init_ref() })
     }
 
     /// The heap's parts if they are built.
     #[must_use]
+    #[inline]
     pub fn ready_if_built(&self) -> Option<&Ready<P>> {
-        (self.stage.at.load(Ordering::Acquire) == READY).then(|| {
+        self.stage.is_ready().then(|| {
             // SAFETY: as in `ready`.
             unsafe { (*self.ready.get()).assume_init_ref() }
         })
     }
 
+    /// Builds a heap that nobody configured.
     #[cold]
-    fn init_by_default(&self) -> Option<()> {
-        self.init(&HeapConfig {
+    fn init_as_usual(&self) -> Option<()> {
+        let config = HeapConfig {
             policy: Policy::default(),
             span_bytes: 64 << 30,
-        })
-        .ok()
+        };
+        self.init(&config).ok()
     }
 
     unsafe fn build(&self, config: &HeapConfig) -> Result<(), OutOfMemory> {

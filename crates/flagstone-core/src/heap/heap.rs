@@ -11,9 +11,10 @@
 //! is cold. A heap lives in a zeroed static or anywhere else that does not move; it builds
 //! itself at the first cold call.
 
-use super::bootstrap::{Ready, Stage};
+use super::bootstrap::Ready;
 use super::gate::Gate;
 use super::mark::handed_out;
+use super::stage::Stage;
 use crate::base::{NodeId, Order, PageCount, Pfn};
 use crate::page::PageKind;
 use crate::platform::{Fault, Slot};
@@ -292,10 +293,10 @@ impl<P: Engines> Heap<P> {
     #[inline]
     pub unsafe fn free_within(&self, address: *mut u8, least: usize, most: usize) {
         // SAFETY: obligation 1.
-        let usable = unsafe { self.usable_size_if_known(address) };
+        let room = unsafe { self.room_if_known(address) };
         // A block that shrank in place may be up to twice as large as asked for.
-        let fits = usable.is_none_or(|usable| {
-            least <= usable && (usable <= MIN_ALIGN || most >= usable / 2 || self.has_roomy())
+        let fits = room.is_none_or(|Room { usable, asked }| {
+            least <= usable && (usable <= MIN_ALIGN || most >= asked / 2 || self.has_roomy())
         });
         if !address.is_null() && !fits {
             P::fatal(Fault::WrongSize, address);
@@ -319,14 +320,14 @@ impl<P: Engines> Heap<P> {
     #[must_use]
     pub unsafe fn usable_size(&self, address: *mut u8) -> usize {
         // SAFETY: obligation 1.
-        unsafe { self.usable_size_if_known(address) }.unwrap_or(0)
+        unsafe { self.room_if_known(address) }.map_or(0, |room| room.usable)
     }
 
-    /// The same; `None` for a signal handler that asks for a huge block's size while the thread below
-    /// it holds their table.
-    unsafe fn usable_size_if_known(&self, address: *mut u8) -> Option<usize> {
+    /// How large the block is; `None` for a signal handler that asks for a huge block's size while the
+    /// thread below it holds their table.
+    unsafe fn room_if_known(&self, address: *mut u8) -> Option<Room> {
         let Some(object) = NonNull::new(address) else {
-            return Some(0);
+            return Some(Room::of(0));
         };
         let Some(ready) = self.ready() else {
             P::fatal(Fault::InvalidFree, address)
@@ -334,11 +335,15 @@ impl<P: Engines> Heap<P> {
         match ready.find(object) {
             Found::Object(cache) => {
                 self.assert_not_freed(ready, cache, object);
-                Some(cache.usable_size())
+                Some(Room::of(cache.usable_size()))
             }
-            Found::Run(_, pages) => Some(pages.bytes(P::page_size())),
+            Found::Run(_, pages) => Some(Room::of(pages.bytes(P::page_size()))),
             Found::Outside => match ready.huge_at(object) {
-                Ok(Some(block)) => Some(block.bytes),
+                // A signal handler's small block may be one, and far larger than asked for.
+                Ok(Some(block)) => Some(Room {
+                    usable: block.bytes,
+                    asked: block.requested.min(block.bytes),
+                }),
                 Ok(None) => P::fatal(Fault::InvalidFree, address),
                 Err(_) => None,
             },
@@ -392,6 +397,24 @@ impl<P: Engines> Heap<P> {
             self.free(address.as_ptr());
         }
         Some(new)
+    }
+}
+
+/// How large a block is.
+struct Room {
+    /// Bytes the program may use.
+    usable: usize,
+    /// Bytes that were asked for, as far as it is known; at most those.
+    asked: usize,
+}
+
+impl Room {
+    /// Of a block that is about as large as was asked for.
+    const fn of(usable: usize) -> Self {
+        Self {
+            usable,
+            asked: usable,
+        }
     }
 }
 

@@ -31,6 +31,7 @@ mod mark;
 mod objects;
 #[cfg(all(test, not(loom)))]
 mod program_tests;
+mod stage;
 mod strays;
 #[cfg(test)]
 pub(crate) mod test_heap;

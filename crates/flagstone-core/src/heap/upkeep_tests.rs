@@ -220,8 +220,14 @@ fn a_handler_gets_memory_from_the_system_where_the_thread_below_holds_what_it_ne
         !heap.holds_from(LockKind::Local),
         "what comes later is free"
     );
-    let block = ready.alloc_beside(16, 100).expect("memory beside the heap");
+    let [block, sized] = [100, 16].map(|size| {
+        ready
+            .alloc_beside(16, size)
+            .expect("memory beside the heap")
+    });
     Testing::release_lock(lock);
     // SAFETY: allocated above, freed once.
     unsafe { heap.free(block.as_ptr()) };
+    // SAFETY: as above, with the size that was asked for.
+    unsafe { heap.free_sized(sized.as_ptr(), 16) };
 }
