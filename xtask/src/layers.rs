@@ -126,14 +126,14 @@ fn named(code: &str) -> Vec<(usize, String)> {
     found
 }
 
-fn identifier(text: &str) -> String {
+pub fn identifier(text: &str) -> String {
     text.chars()
         .take_while(|c| c.is_alphanumeric() || *c == '_')
         .collect()
 }
 
 /// The first names of the members of a brace group.
-fn heads(group: &str) -> Vec<String> {
+pub fn heads(group: &str) -> Vec<String> {
     let mut names = Vec::new();
     let mut depth = 0;
     let mut fresh = true;

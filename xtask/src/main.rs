@@ -4,6 +4,7 @@
 //!   layers    imports go downwards, in the core and between crates
 //!   tidy      lengths, unsafe files, leftovers, titles, links, invariant names
 //!   options   docs/options.md says what the code says (`options --write` writes it)
+//!   shape     the core's lines, circles of imports and spread of types, each with its limit
 //!   check     all of them
 //!   install   libraries, headers and the command, for others to build against
 //!   portable  not among them: builds and runs for musl and aarch64, as far as the tools are there
@@ -20,6 +21,7 @@ mod links;
 mod options;
 mod portable;
 mod programs;
+mod shape;
 mod source;
 mod tidy;
 mod tree;
@@ -32,7 +34,7 @@ use tree::Finding;
 use tree::Tree;
 
 const USAGE: &str =
-    "usage: cargo xtask layers | tidy | options [--write] | check | portable | install ...";
+    "usage: cargo xtask layers | tidy | options [--write] | shape | check | portable | install ...";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -52,8 +54,12 @@ fn main() -> ExitCode {
         ["layers"] => layers::check(&tree),
         ["tidy"] => tidy::check(&tree),
         ["options"] => options::check(&tree),
+        ["shape"] => {
+            print!("{}", shape::report(&tree));
+            shape::check(&tree)
+        }
         ["check"] => {
-            let checks = [layers::check, tidy::check, options::check];
+            let checks = [layers::check, tidy::check, options::check, shape::check];
             checks.iter().flat_map(|check| check(&tree)).collect()
         }
         _ => {

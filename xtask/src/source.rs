@@ -7,6 +7,9 @@
 //! Code keeps its length and its line breaks, so a place in one is the same place in the other.
 //! Not a parser: it knows comments, literals and matching brackets, which is enough for the rules.
 
+use std::collections::BTreeSet;
+use std::ops::Range;
+
 /// A comment and the line it starts on (from 1).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Comment {
@@ -50,14 +53,24 @@ impl Source {
     /// The code without items that exist in tests only.
     pub fn code_without_tests(&self) -> String {
         let mut code = self.code.clone().into_bytes();
-        for (start, _) in self.code.match_indices("#[cfg(") {
-            let rest = &self.code[start + "#[cfg(".len()..];
-            if rest.starts_with("test") || rest.starts_with("all(test") {
-                let end = item_end(&self.code, start);
-                blank(&mut code[start..end]);
-            }
+        for item in self.test_items() {
+            blank(&mut code[item]);
         }
         String::from_utf8(code).expect("whole items are blanked")
+    }
+
+    /// Lines, from 0, of items that exist in tests only.
+    pub fn test_lines(&self) -> BTreeSet<usize> {
+        let lines = |item: Range<usize>| self.line_of(item.start) - 1..self.line_of(item.end - 1);
+        self.test_items().flat_map(lines).collect()
+    }
+
+    fn test_items(&self) -> impl Iterator<Item = Range<usize>> + '_ {
+        self.code.match_indices("#[cfg(").filter_map(|(start, _)| {
+            let rest = &self.code[start + "#[cfg(".len()..];
+            let test = rest.starts_with("test") || rest.starts_with("all(test");
+            test.then(|| start..item_end(&self.code, start))
+        })
     }
 
     /// Whether the file belongs to a test or a bench, by its name or its folder.
