@@ -19,7 +19,11 @@ use std::{env, fs};
 const LIBRARY: &str = "libflagstone.so";
 /// The same for the one with guests.
 const KERNELS: &str = "libflagstone-kernels.so";
-/// What the library is made of: its crates, beside this one.
+/// The recorder of traces.
+const RECORDER: &str = "libflagstone_record.so";
+/// What the recorder is made of; the last crate has it as its result.
+const RECORDER_SOURCES: [&str; 2] = ["flagstone-trace", "flagstone-record"];
+/// What the library is made of: its crates, beside this one; the last has it as its result.
 const SOURCES: [&str; 6] = [
     "flagstone-core",
     "flagstone-kernels",
@@ -39,15 +43,17 @@ fn main() {
     let crates = crates.parent().expect("this crate lies beside the others");
     let (library, commit) = match env::var_os("FLAGSTONE_LIBRARY") {
         Some(file) => (PathBuf::from(file), "an unknown commit".to_owned()),
-        None => (build(crates, &out, &[]), commit(crates)),
+        None => (build(crates, &out, &SOURCES, LIBRARY, &[]), commit(crates)),
     };
     println!("cargo::rustc-env=LIBRARY_COMMIT={commit}");
     carry("FLAGSTONE_LIBRARY_DIGEST", &library, &out.join(LIBRARY));
     let kernels = match env::var_os("FLAGSTONE_LIBRARY_KERNELS") {
         Some(file) => PathBuf::from(file),
-        None => build(crates, &out, &["--features", "kernels"]),
+        None => build(crates, &out, &SOURCES, LIBRARY, &["--features", "kernels"]),
     };
     carry("FLAGSTONE_KERNELS_DIGEST", &kernels, &out.join(KERNELS));
+    let recorder = build(crates, &out, &RECORDER_SOURCES, RECORDER, &[]);
+    carry("FLAGSTONE_RECORDER_DIGEST", &recorder, &out.join(RECORDER));
     println!(
         "cargo::rustc-env=SIMULATED_CODE_DIGEST={:016x}",
         simulated_code(crates)
@@ -128,9 +134,9 @@ fn variable(name: &str) -> String {
     env::var(name).unwrap_or_else(|_| panic!("cargo sets {name}"))
 }
 
-/// Builds the library with further words for cargo; where it lies until the next build.
-fn build(crates: &Path, out: &Path, words: &[&str]) -> PathBuf {
-    for name in SOURCES {
+/// Builds a library with further words for cargo; where it lies until the next build.
+fn build(crates: &Path, out: &Path, sources: &[&str], file: &str, words: &[&str]) -> PathBuf {
+    for name in sources {
         for part in ["src", "Cargo.toml", "build.rs", "layout.ld"] {
             let path = crates.join(name).join(part);
             if path.exists() {
@@ -146,7 +152,8 @@ fn build(crates: &Path, out: &Path, words: &[&str]) -> PathBuf {
     let target_dir = out.join("library");
     let mut cargo = Command::new(variable("CARGO"));
     cargo.args(["build", "--release", "--offline", "--manifest-path"]);
-    cargo.arg(crates.join("flagstone-malloc/Cargo.toml"));
+    let last = sources.last().expect("a library has sources");
+    cargo.arg(crates.join(last).join("Cargo.toml"));
     cargo.arg("--target-dir").arg(&target_dir).args(words);
     let mut built = target_dir;
     if target != host {
@@ -163,7 +170,7 @@ fn build(crates: &Path, out: &Path, words: &[&str]) -> PathBuf {
         "building the preload library failed:\n{}",
         String::from_utf8_lossy(&output.stderr)
     );
-    built.join("release").join(LIBRARY)
+    built.join("release").join(file)
 }
 
 /// Removes from the environment what this build put there: flags, wrappers, profile settings. The

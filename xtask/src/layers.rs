@@ -3,6 +3,7 @@
 //! ```text
 //!   base 0 < platform 1 < policy 2 < page 3 < slab 4 < heap 5 < stats 6 < verify 7
 //!   core  <  kernels, linux  <  sim, process  <  abi, flagstone  <  malloc  <  cli
+//!   trace  <  record, cli
 //! ```
 //!
 //! `stats` and `verify` see all layers; no layer looks at either, but tests may. `sync` is below
@@ -19,7 +20,7 @@ const LAYERS: [&str; 8] = [
 ];
 
 /// What each crate may depend on, and whether crates from outside may be among it.
-const CRATES: [(&str, &[&str], bool); 9] = [
+const CRATES: [(&str, &[&str], bool); 11] = [
     ("flagstone-core", &["loom"], false),
     ("flagstone-kernels", &["flagstone-core"], false),
     ("flagstone-linux", &["flagstone-core", "libc"], false),
@@ -58,7 +59,17 @@ const CRATES: [(&str, &[&str], bool); 9] = [
         &["flagstone-core", "flagstone-kernels", "flagstone-linux"],
         true,
     ),
-    ("flagstone-cli", &["flagstone-core", "flagstone-sim"], true),
+    ("flagstone-trace", &[], true),
+    (
+        "flagstone-record",
+        &["flagstone-trace", "libc", "zstd-sys"],
+        false,
+    ),
+    (
+        "flagstone-cli",
+        &["flagstone-core", "flagstone-sim", "flagstone-trace"],
+        true,
+    ),
 ];
 
 /// Every import that does not go downwards.

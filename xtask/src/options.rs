@@ -64,6 +64,10 @@ const TOOLS: &[(&str, &str)] = &[
         "set by `run` for the library: where its report goes",
     ),
     (
+        "FLAGSTONE_RECORD_FILE",
+        "set by `record` for the recorder: where the trace goes; also `_BYTES` and `_SAMPLE`",
+    ),
+    (
         "FLAGSTONE_SEEDS",
         "tests of the simulator: how many seeds to run",
     ),

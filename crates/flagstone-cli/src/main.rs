@@ -21,6 +21,10 @@ enum Command {
     Host(cmd::host::Args),
     Bench(cmd::bench::Args),
     Run(cmd::run::Args),
+    Record(cmd::record::Args),
+    Replay(cmd::replay::Args),
+    #[command(subcommand)]
+    Trace(cmd::trace::Command),
     Sim(cmd::sim::Args),
     Reproduce(cmd::reproduce::Args),
 }
@@ -28,6 +32,9 @@ enum Command {
 fn main() -> ExitCode {
     exit::restore_sigpipe();
     if let Some(outcome) = cmd::bench::measured_process() {
+        return exit::report(outcome);
+    }
+    if let Some(outcome) = cmd::replay::player_process() {
         return exit::report(outcome);
     }
     exit::tell_unprinted();
@@ -40,6 +47,9 @@ fn main() -> ExitCode {
         Command::Host(args) => cmd::host::run(&args),
         Command::Bench(args) => cmd::bench::run(&args),
         Command::Run(args) => cmd::run::run(&args),
+        Command::Record(args) => cmd::record::run(&args),
+        Command::Replay(args) => cmd::replay::run(&args),
+        Command::Trace(command) => cmd::trace::run(&command),
         Command::Sim(args) => cmd::sim::run(&args),
         Command::Reproduce(args) => cmd::reproduce::run(&args),
     };

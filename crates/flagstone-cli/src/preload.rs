@@ -44,6 +44,18 @@ static KERNELS: Library = Library {
     ),
 };
 
+/// The recorder of traces, preloaded before an allocator.
+pub static RECORDER: Library = Library {
+    bytes: include_bytes!(concat!(env!("OUT_DIR"), "/libflagstone_record.so")),
+    name: concat!(
+        "libflagstone_record-",
+        env!("CARGO_PKG_VERSION"),
+        "-",
+        env!("FLAGSTONE_RECORDER_DIGEST"),
+        ".so"
+    ),
+};
+
 /// The library that serves a policy.
 pub fn serving(policy: &str) -> &'static Library {
     match policy {

@@ -20,8 +20,8 @@ use flagstone_core::policy::Policy;
 
 /// What every variable of ours starts with.
 const PREFIX: &str = "FLAGSTONE_";
-/// Variables that other parts read: `flagstone run`, `flagstone bench`, the build.
-const FOREIGN: [&str; 3] = ["RUN_", "LIB", "PEERS"];
+/// Variables that other parts read: `flagstone run`, `record` and `bench`, the build.
+const FOREIGN: [&str; 4] = ["RUN_", "RECORD", "LIB", "PEERS"];
 /// Longest option name or converted value, in bytes.
 const WORD: usize = 64;
 

@@ -3,6 +3,9 @@
 pub mod bench;
 pub mod host;
 pub mod plan;
+pub mod record;
+pub mod replay;
 pub mod reproduce;
 pub mod run;
 pub mod sim;
+pub mod trace;

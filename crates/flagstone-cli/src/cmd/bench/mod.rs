@@ -13,10 +13,14 @@ mod targets;
 use crate::exit::{Failure, Outcome};
 use crate::outfile;
 use crate::source::machine;
-use allocators::{Allocator, FLAGSTONE, full_name};
+use allocators::full_name;
+pub use allocators::{Allocator, FLAGSTONE};
 use catalog::{Inner, Workload};
+pub use child::process::page_bytes;
 use child::{Job, Scale};
+pub use figures::Summary;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+pub use process::{command as command_on, finish as finish_command};
 use runner::{Bench, Measured};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -120,6 +124,33 @@ pub fn measured_process() -> Option<Outcome> {
     }
     let (name, scale, threads) = (words.next()?, words.next()?, words.next()?.parse().ok()?);
     Some(run_child(&name, Scale::named(&scale)?, threads))
+}
+
+/// The allocators of a call, in its order, `flagstone` among them: the library inside this program, or
+/// the one that `FLAGSTONE_LIB` names.
+///
+/// # Errors
+/// A line that names what is not there.
+pub fn choose_allocators(wanted: &[String]) -> Result<Vec<Allocator>, String> {
+    let mut chosen: Vec<Allocator> = Vec::new();
+    for want in wanted {
+        let found = if want == FLAGSTONE {
+            vec![Allocator {
+                name: FLAGSTONE.into(),
+                version: env!("CARGO_PKG_VERSION").into(),
+                library: Some(allocators::flagstone_library(None)?),
+                unusable: None,
+            }]
+        } else {
+            allocators::choose(std::slice::from_ref(want))?
+        };
+        for one in found {
+            if chosen.iter().all(|known| known.name != one.name) {
+                chosen.push(one);
+            }
+        }
+    }
+    Ok(chosen)
 }
 
 fn run_child(name: &str, scale: Scale, threads: usize) -> Outcome {

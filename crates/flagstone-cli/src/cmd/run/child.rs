@@ -1,10 +1,9 @@
 //! The command as a child: started with the library, its signals forwarded, its end awaited.
 
-use super::settings::Settings;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::SeqCst};
 use std::time::Instant;
@@ -15,12 +14,10 @@ pub struct Start<'a> {
     pub program: &'a Path,
     /// The command as given: its name and arguments.
     pub command: &'a [OsString],
-    /// The preload library.
-    pub library: &'a Path,
-    /// What the heap is built with.
-    pub settings: &'a Settings,
-    /// Where reports go.
-    pub reports: &'a Path,
+    /// Libraries to preload, first come first served.
+    pub preload: &'a [PathBuf],
+    /// Variables to set, and those without a value to remove.
+    pub variables: &'a [(OsString, Option<OsString>)],
 }
 
 /// A child that ended.
@@ -72,13 +69,13 @@ impl Ended {
 pub fn run(start: &Start<'_>) -> Result<Ended, NotStarted> {
     let mut command = Command::new(start.program);
     command.arg0(&start.command[0]).args(&start.command[1..]);
-    let (set, removed) = start.settings.variables();
-    command.envs(set);
-    for name in removed {
-        command.env_remove(name);
+    for (name, value) in start.variables {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
     }
-    command.env("LD_PRELOAD", preload_list(start.library));
-    command.env("FLAGSTONE_RUN_REPORT", start.reports);
+    command.env("LD_PRELOAD", preload_list(start.preload));
     let own_rss_kib = own_rss_kib();
     forward_signals();
     let began = Instant::now();
@@ -89,18 +86,19 @@ pub fn run(start: &Start<'_>) -> Result<Ended, NotStarted> {
     address_to(process);
     wait(process, own_rss_kib, began).map_err(|error| NotStarted {
         code: 2,
-        line: format!("run: waiting for {}: {error}", start.program.display()),
+        line: format!("waiting for {}: {error}", start.program.display()),
     })
 }
 
-/// The library before what is preloaded already.
-fn preload_list(library: &Path) -> OsString {
-    let mut list = library.as_os_str().to_owned();
-    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|list| !list.is_empty()) {
-        list.push(OsStr::new(":"));
-        list.push(others);
-    }
-    list
+/// The libraries before what is preloaded already.
+fn preload_list(libraries: &[PathBuf]) -> OsString {
+    let others = std::env::var_os("LD_PRELOAD").filter(|list| !list.is_empty());
+    let all: Vec<OsString> = libraries
+        .iter()
+        .map(|library| library.as_os_str().to_owned())
+        .chain(others)
+        .collect();
+    all.join(OsStr::new(":"))
 }
 
 fn not_started(start: &Start<'_>, error: &io::Error) -> NotStarted {
@@ -111,7 +109,7 @@ fn not_started(start: &Start<'_>, error: &io::Error) -> NotStarted {
     };
     NotStarted {
         code,
-        line: format!("run: {}: {error}", start.program.display()),
+        line: format!("{}: {error}", start.program.display()),
     }
 }
 

@@ -7,9 +7,9 @@
 //!   document   flagstone.run/1                    view      the same as text
 //! ```
 
-mod child;
+pub(super) mod child;
 mod document;
-mod program;
+pub(super) mod program;
 mod reports;
 mod settings;
 mod view;
@@ -59,10 +59,10 @@ pub fn run(args: &Args) -> Outcome {
     let program = match program::find(&args.command[0]) {
         Ok(program) => program,
         Err(program::Refusal::Code(code, line)) => {
-            eprintln!("flagstone: {line}");
+            eprintln!("flagstone: run: {line}");
             return Ok(ExitCode::from(code));
         }
-        Err(program::Refusal::Usage(line)) => return Err(Failure::Usage(line)),
+        Err(program::Refusal::Usage(line)) => return Err(Failure::Usage(format!("run: {line}"))),
     };
     let document = args
         .json
@@ -71,16 +71,25 @@ pub fn run(args: &Args) -> Outcome {
         .transpose()?;
     let library = preload::library_path(preload::serving(settings.policy_name()))?;
     let reports = reports::Directory::new()?;
+    let report = (
+        "FLAGSTONE_RUN_REPORT".into(),
+        Some(reports.path().as_os_str().to_owned()),
+    );
+    let (set, removed) = settings.variables();
+    let set = set
+        .into_iter()
+        .map(|(name, value)| (name.into(), Some(value)));
+    let removed = removed.into_iter().map(|name| (name.into(), None));
+    let variables: Vec<_> = set.chain(removed).chain([report]).collect();
     let ended = match child::run(&child::Start {
         program: &program,
         command: &args.command,
-        library: &library,
-        settings: &settings,
-        reports: reports.path(),
+        preload: &[library],
+        variables: &variables,
     }) {
         Ok(ended) => ended,
         Err(child::NotStarted { code, line }) => {
-            eprintln!("flagstone: {line}");
+            eprintln!("flagstone: run: {line}");
             return Ok(ExitCode::from(code));
         }
     };

@@ -42,11 +42,11 @@ fn shown(path: &Path) -> String {
 }
 
 fn not_found(name: &str, why: &str) -> Refusal {
-    Refusal::Code(127, format!("run: {name}: {why}"))
+    Refusal::Code(127, format!("{name}: {why}"))
 }
 
 fn not_executable(name: &str, why: &str) -> Refusal {
-    Refusal::Code(126, format!("run: {name}: {why}"))
+    Refusal::Code(126, format!("{name}: {why}"))
 }
 
 fn locate(command: &OsStr) -> Result<PathBuf, Refusal> {
@@ -150,7 +150,7 @@ fn inspect_interpreter(script: &Path, next: &Path, depth: u32) -> Result<(), Ref
 
 fn no_library(path: &Path, why: &str) -> Refusal {
     Refusal::Usage(format!(
-        "run: {}: {why}, so no allocator can be loaded into it",
+        "{}: {why}, so no allocator can be loaded into it",
         shown(path)
     ))
 }

@@ -1,0 +1,113 @@
+//! Starting a player and reading what it left.
+
+use super::compile::{Compiled, head_words, write_head};
+use super::program::{Head, Sample};
+use super::{PLAYER, Pace};
+use crate::cmd::bench::{Allocator, command_on, finish_command};
+use std::os::unix::fs::FileExt;
+
+/// What one run came to.
+#[derive(Clone, Debug, Default)]
+pub struct Run {
+    /// Nanoseconds from the first operation to the last thread's end.
+    pub ns: u64,
+    /// Nanoseconds of processor time.
+    pub cpu_ns: u64,
+    /// Page faults.
+    pub faults: u64,
+    /// Requests the allocator refused.
+    pub refused: u64,
+    /// Resident bytes over the trace's time, the player's own subtracted.
+    pub curve: Vec<(u64, u64)>,
+    /// Bytes resident after the last operation.
+    pub end: u64,
+}
+
+impl Run {
+    /// Most bytes resident.
+    pub fn peak(&self) -> u64 {
+        self.curve.iter().map(|point| point.1).max().unwrap_or(0)
+    }
+
+    /// Mean of the bytes resident at the samples, which are equally many operations apart.
+    pub fn mean(&self) -> f64 {
+        let sum: u64 = self.curve.iter().map(|point| point.1).sum();
+        sum as f64 / self.curve.len().max(1) as f64
+    }
+}
+
+/// Plays a program once on an allocator.
+///
+/// # Errors
+/// A line that says why the run failed.
+pub fn play(compiled: &Compiled, allocator: &Allocator, pace: Pace) -> Result<Run, String> {
+    let file = compiled.file.as_file();
+    let io = |error: std::io::Error| error.to_string();
+    write_head(file, &compiled.head).map_err(io)?;
+    let program = std::env::current_exe().map_err(io)?;
+    let mut command = command_on(program, allocator);
+    command.args(["replay", PLAYER]).arg(compiled.file.path());
+    command.arg(match pace {
+        Pace::Fast => "fast",
+        Pace::Real => "real",
+    });
+    finish_command(command)?;
+    let head = read_head(compiled).map_err(io)?;
+    let samples = read_samples(compiled, &head).map_err(io)?;
+    let page = super::super::bench::page_bytes();
+    let resident = |pages: u64| pages.saturating_sub(head.base_pages) * page;
+    let end = samples.last().map_or(0, |sample| resident(sample.pages));
+    let mut curve: Vec<(u64, u64)> = samples
+        .iter()
+        .filter(|sample| sample.trace_ns != u64::MAX)
+        .map(|sample| (sample.trace_ns, resident(sample.pages)))
+        .collect();
+    curve.sort_unstable();
+    if curve.is_empty() {
+        curve.push((0, end));
+    }
+    Ok(Run {
+        ns: head.run_ns,
+        cpu_ns: head.cpu_ns,
+        faults: head.faults,
+        refused: head.refused,
+        curve,
+        end,
+    })
+}
+
+fn read_head(compiled: &Compiled) -> std::io::Result<Head> {
+    let mut bytes = [0; 128];
+    compiled.file.as_file().read_exact_at(&mut bytes, 0)?;
+    let mut words = head_words(&Head::default());
+    for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+        *word = u64::from_ne_bytes(bytes.try_into().expect("eight bytes"));
+    }
+    Ok(Head {
+        samples: words[10],
+        run_ns: words[11],
+        base_pages: words[12],
+        faults: words[13],
+        cpu_ns: words[14],
+        refused: words[15],
+        ..compiled.head
+    })
+}
+
+fn read_samples(compiled: &Compiled, head: &Head) -> std::io::Result<Vec<Sample>> {
+    let mut bytes = vec![0; head.samples as usize * size_of::<Sample>()];
+    compiled
+        .file
+        .as_file()
+        .read_exact_at(&mut bytes, head.samples_at)?;
+    let word = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().expect("eight bytes"));
+    let sample = |bytes: &[u8]| Sample {
+        trace_ns: word(&bytes[..8]),
+        run_ns: word(&bytes[8..16]),
+        pages: word(&bytes[16..24]),
+    };
+    Ok(bytes
+        .chunks_exact(size_of::<Sample>())
+        .map(sample)
+        .collect())
+}

@@ -1,0 +1,339 @@
+//! `flagstone record`, `trace` and `replay` as their users see them.
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn flagstone(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_flagstone"))
+        .args(words)
+        .output()
+        .expect("started")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn lossless(path: &Path) -> &str {
+    path.to_str().expect("a plain path")
+}
+
+/// The command that is recorded: this one, which allocates some thousand times.
+const PLAN: [&str; 9] = [
+    env!("CARGO_BIN_EXE_flagstone"),
+    "plan",
+    "--policy",
+    "linux-6.5",
+    "--cpus",
+    "8",
+    "--page-size",
+    "4096",
+    "--size=640",
+];
+
+fn record(file: &Path, options: &[&str], command: &[&str]) -> Output {
+    let mut words = vec!["record", "-o", lossless(file)];
+    words.extend(options);
+    words.push("--");
+    words.extend(command);
+    flagstone(&words)
+}
+
+fn info(file: &Path) -> Value {
+    let output = flagstone(&["trace", "info", "--json", lossless(file)]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("a document")
+}
+
+fn count(document: &Value, name: &str) -> u64 {
+    document["counts"][name].as_u64().expect(name)
+}
+
+#[test]
+fn a_recording_leaves_the_program_as_it_is_and_misses_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("plan.fst");
+    let plain = flagstone(&PLAN[1..]);
+    for under in ["glibc", "flagstone"] {
+        let output = record(&file, &["--under", under], &PLAN);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert_eq!(output.stdout, plain.stdout, "under {under}");
+        let document = info(&file);
+        assert!(count(&document, "allocations") > 500, "{document}");
+        for gap in ["lost", "unknown_frees", "missing_frees"] {
+            assert_eq!(count(&document, gap), 0, "{gap} under {under}: {document}");
+        }
+        let per_event =
+            document["file_bytes"].as_f64().unwrap() / document["events"].as_f64().unwrap();
+        assert!(per_event < 4.5, "{per_event} bytes an event under {under}");
+    }
+}
+
+#[test]
+fn threads_and_children_are_recorded_and_the_exit_status_is_passed_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("children.fst");
+    let script = format!(
+        "{} >/dev/null; {} >/dev/null; exit 7",
+        PLAN.join(" "),
+        PLAN.join(" ")
+    );
+    let output = record(&file, &["--under", "glibc"], &["sh", "-c", &script]);
+    assert_eq!(output.status.code(), Some(7), "{}", text(&output.stderr));
+    let document = info(&file);
+    let programs = document["programs"].as_array().unwrap();
+    let plans = programs
+        .iter()
+        .filter(|program| program["name"] == "flagstone");
+    assert_eq!(plans.count(), 2, "{document}");
+}
+
+#[test]
+fn a_full_file_ends_the_recording_with_one_line_and_not_the_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("small.fst");
+    let output = record(&file, &["--max-size", "1K", "--quiet"], &PLAN);
+    assert!(output.status.success());
+    assert_eq!(output.stdout, flagstone(&PLAN[1..]).stdout);
+    let told = text(&output.stderr);
+    assert_eq!(told.lines().count(), 1, "{told}");
+    assert!(
+        told.contains("recording ends") && told.contains("--max-size"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_cut_file_is_read_and_a_foreign_one_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("plan.fst");
+    assert!(record(&file, &[], &PLAN).status.success());
+    let bytes = std::fs::read(&file).unwrap();
+    let cut = folder.path().join("cut.fst");
+    std::fs::write(&cut, &bytes[..bytes.len() - 10]).unwrap();
+    let output = flagstone(&["trace", "info", lossless(&cut)]);
+    assert!(output.status.success());
+    assert!(
+        text(&output.stderr).contains("no whole frame"),
+        "{}",
+        text(&output.stderr)
+    );
+    for (name, content) in [("empty", &b""[..]), ("elf", b"\x7fELF and so on")] {
+        let foreign = folder.path().join(name);
+        std::fs::write(&foreign, content).unwrap();
+        for command in [&["trace", "info"][..], &["trace", "to-csv"], &["replay"]] {
+            let mut words = command.to_vec();
+            words.push(lossless(&foreign));
+            let output = flagstone(&words);
+            let told = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{told}");
+            assert_eq!(told.lines().count(), 1, "{told}");
+            assert!(
+                told.contains(name) && told.contains("flagstone-trace/1"),
+                "{told}"
+            );
+        }
+    }
+}
+
+#[test]
+fn csv_has_a_line_for_each_event_and_parts_add_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let [file, one, two, both] =
+        ["a.fst", "one.fst", "two.fst", "both.fst"].map(|name| folder.path().join(name));
+    assert!(record(&file, &[], &PLAN).status.success());
+    let whole = info(&file);
+    let lines = |file: &Path| {
+        let output = flagstone(&["trace", "to-csv", lossless(file)]);
+        assert!(output.status.success());
+        text(&output.stdout).lines().count() as u64 - 1
+    };
+    let events = whole["events"].as_u64().unwrap();
+    assert_eq!(lines(&file), events);
+    let middle = (whole["seconds"].as_f64().unwrap() / 2.0).to_string();
+    let words = ["trace", "cut", lossless(&file), "-o"];
+    let cut = |bound: &str, to: &Path| {
+        let mut all = words.to_vec();
+        all.extend([lossless(to), bound, &middle]);
+        assert!(flagstone(&all).status.success());
+        lines(to)
+    };
+    assert_eq!(cut("--to", &one) + cut("--from", &two), events);
+    let merged = flagstone(&[
+        "trace",
+        "merge",
+        lossless(&one),
+        lossless(&two),
+        "-o",
+        lossless(&both),
+    ]);
+    assert!(merged.status.success(), "{}", text(&merged.stderr));
+    assert_eq!(lines(&both), events);
+}
+
+#[test]
+fn kernel_events_are_imported_and_missing_frees_are_inferred() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, trace) = (folder.path().join("trace.txt"), folder.path().join("k.fst"));
+    let lines = "# tracer: nop
+   sh-1 [000] ..... 10.000001: kmem_cache_alloc: call_site=f+0x1 ptr=00000000aaaa0000 name=dentry bytes_req=192 bytes_alloc=192 gfp_flags=GFP_KERNEL
+   sh-1 [001] ..... 10.000002: kmalloc: call_site=f+0x1 ptr=00000000aaaa0040 bytes_req=60 bytes_alloc=64 gfp_flags=GFP_KERNEL
+   sh-1 [000] ..... 10.000003: kmem_cache_alloc: call_site=f+0x1 ptr=00000000aaaa0000 name=dentry bytes_req=192 bytes_alloc=192 gfp_flags=GFP_KERNEL
+   sh-1 [001] ..... 10.000004: kfree: call_site=f+0x1 ptr=00000000aaaa0040
+   sh-1 [001] ..... 10.000005: kfree: call_site=f+0x1 ptr=00000000bbbb0040
+   sh-1 [001] ..... 10.000006: mm_page_alloc: page=x pfn=0x1234 order=3 migratetype=0 gfp_flags=GFP_KERNEL
+   sh-1 [001] ..... 10.000007: mm_page_free: page=x pfn=0x1234 order=3
+";
+    std::fs::write(&file, lines).unwrap();
+    let output = flagstone(&["trace", "import", lossless(&file), "-o", lossless(&trace)]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let document = info(&trace);
+    assert_eq!(count(&document, "allocations"), 3);
+    assert_eq!(count(&document, "frees"), 3, "one of them inferred");
+    assert_eq!(count(&document, "missing_frees"), 0);
+    assert_eq!(count(&document, "unknown_frees"), 1);
+    assert_eq!(
+        (
+            count(&document, "page_allocations"),
+            count(&document, "page_frees")
+        ),
+        (1, 1)
+    );
+    let sites = &document["header"]["sites"];
+    assert_eq!(sites, &serde_json::json!(["dentry", "kmalloc-64"]));
+    let note = document["header"]["notes"][0].as_str().unwrap();
+    assert!(note.contains("1 frees without an event"), "{note}");
+
+    std::fs::write(&file, "nothing of interest\n").unwrap();
+    let output = flagstone(&["trace", "import", lossless(&file), "-o", lossless(&trace)]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("no kmem event"));
+}
+
+#[test]
+fn a_trace_of_threads_replays_whole_on_every_allocator() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("threads.fst");
+    let trace = threads(&file);
+    let output = flagstone(&["replay", lossless(&file), "--runs", "1", "--json=-"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let document: Value = serde_json::from_slice(&output.stdout).expect("a document");
+    assert_eq!(document["schema"], "flagstone.replay/1");
+    // Every event, and a start for each thread but the first.
+    assert_eq!(
+        document["operations"].as_u64(),
+        Some(trace.events + trace.threads - 1)
+    );
+    assert_eq!(document["threads"].as_u64(), Some(trace.threads));
+    assert_eq!(document["peak_live_bytes"].as_u64(), Some(trace.peak));
+    let rows = document["rows"].as_array().unwrap();
+    let names: Vec<_> = rows
+        .iter()
+        .map(|row| row["allocator"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["flagstone", "glibc"]);
+    for row in rows {
+        assert_eq!(row["refused"], 0);
+        let peak = row["peak_rss_bytes"]["median"].as_f64().unwrap();
+        let live = trace.peak as f64;
+        assert!(
+            peak > 0.9 * live && peak < 2.0 * live + 1e6,
+            "{peak} for {live}: {row}"
+        );
+    }
+}
+
+struct Threads {
+    events: u64,
+    threads: u64,
+    peak: u64,
+}
+
+/// Four threads; each frees what the one before it made.
+fn threads(file: &Path) -> Threads {
+    use flagstone_trace::index::StreamId;
+    use flagstone_trace::write::Writer;
+    use flagstone_trace::{Event, Header, Request};
+    const THREADS: u64 = 4;
+    const BLOCKS: u64 = 5000;
+    const SIZE: u64 = 1024;
+    let header: Header = serde_json::from_value(serde_json::json!({
+        "schema": "flagstone-trace/1", "recorder": "a test", "command": ["four threads"],
+        "page_size": 4096, "tick_ns": 1.0
+    }))
+    .unwrap();
+    let mut writer = Writer::new(std::fs::File::create(file).unwrap(), &header).unwrap();
+    let id = |thread: u64| StreamId {
+        process: 1,
+        image: 1,
+        stream: thread as u32 + 1,
+    };
+    let (mut time, mut events) = (0, 0);
+    let address = |thread: u64, block: u64| 0x10_0000 + (thread * BLOCKS + block) * SIZE;
+    for thread in 0..=THREADS {
+        for block in 0..BLOCKS {
+            if thread > 0 {
+                time += 100;
+                let free = Event::Free {
+                    address: address(thread - 1, block),
+                };
+                writer.event(id(thread % THREADS), 1, time, &free).unwrap();
+                events += 1;
+            }
+            if thread < THREADS {
+                time += 100;
+                let request = Request {
+                    size: SIZE,
+                    ..Request::default()
+                };
+                let alloc = Event::Alloc {
+                    address: address(thread, block),
+                    request,
+                };
+                writer.event(id(thread), 1, time, &alloc).unwrap();
+                events += 1;
+            }
+        }
+    }
+    writer.finish().unwrap();
+    Threads {
+        events,
+        threads: THREADS,
+        peak: BLOCKS * SIZE,
+    }
+}
+
+#[test]
+fn wrong_calls_are_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("x.fst");
+    for (words, what) in [
+        (
+            vec![
+                "record",
+                "--under",
+                "/nowhere.so",
+                "-o",
+                lossless(&file),
+                "--",
+                "true",
+            ],
+            "glibc",
+        ),
+        (
+            vec!["record", "-o", "/nowhere/x.fst", "--", "true"],
+            "/nowhere/x.fst",
+        ),
+        (vec!["record", "--max-size", "7T", "--", "true"], "64M"),
+        (vec!["replay", "/nowhere.fst"], "/nowhere.fst"),
+    ] {
+        let output = flagstone(&words);
+        let told = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{told}");
+        assert_eq!(told.lines().count(), 1, "{told}");
+        assert!(told.contains(what), "{told}");
+    }
+    let missing = record(&file, &[], &["no-such-program-anywhere"]);
+    assert_eq!(missing.status.code(), Some(127));
+}

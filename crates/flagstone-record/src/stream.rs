@@ -1,0 +1,227 @@
+//! One thread's events on their way to the file.
+//!
+//! ```text
+//!   free streams ──► of a thread ──► its chunk full: sink ──► ... ──► thread exit: sink, free again
+//! ```
+//!
+//! Invariants
+//! - `stream.one-owner`: a stream in use is written by the thread whose words point to it, or, once
+//!   recording stopped and the owner is not inside, by the process's exit.
+//! - `stream.inside`: `busy` is set while its owner changes it.
+
+use crate::tls::{self, Local};
+use crate::{life, sink};
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use flagstone_trace::encode::CHUNK_BYTES_MAX;
+use flagstone_trace::{Encoder, Event, clock};
+
+/// A thread's chunk.
+#[repr(C)]
+pub struct Stream {
+    /// The next of all streams ever made.
+    pub link: *mut Stream,
+    /// Whether a thread owns it.
+    pub owned: AtomicBool,
+    /// Whether its owner is changing it.
+    pub busy: AtomicBool,
+    /// The thread's number in this process.
+    pub number: u32,
+    /// The thread as the system numbers it.
+    pub thread: u32,
+    /// Events of handlers that came while the owner was inside.
+    pub lost: AtomicU64,
+    /// The chunk's state.
+    pub encoder: Encoder,
+    /// The chunk.
+    pub buffer: [u8; CHUNK_BYTES_MAX],
+}
+
+/// All streams; none is ever removed.
+pub static ALL: AtomicPtr<Stream> = AtomicPtr::new(null_mut());
+
+/// The last stream's number in this process.
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+/// Notes an event of this thread.
+#[inline]
+pub fn note(event: &Event) {
+    note_at(clock::now(), event);
+}
+
+/// Notes an event that happened at `time`.
+#[inline]
+pub fn note_at(time: u64, event: &Event) {
+    if !life::recording() {
+        return;
+    }
+    let local = tls::local();
+    // SAFETY: this thread's own words.
+    let words = unsafe { &mut *local };
+    if words.depth != 0 {
+        return lost(words);
+    }
+    words.depth = 1;
+    core::sync::atomic::compiler_fence(Ordering::SeqCst);
+    write(words, time, event);
+    core::sync::atomic::compiler_fence(Ordering::SeqCst);
+    words.depth = 0;
+}
+
+/// A handler's event on top of the recorder itself: counted.
+#[cold]
+fn lost(words: &Local) {
+    if !words.stream.is_null() {
+        // SAFETY: `stream.one-owner`; the count is atomic.
+        unsafe { (*words.stream).lost.fetch_add(1, Ordering::Relaxed) };
+    }
+}
+
+#[inline]
+fn write(words: &mut Local, time: u64, event: &Event) {
+    if words.stream.is_null() {
+        words.stream = begin();
+        if words.stream.is_null() {
+            return;
+        }
+    }
+    // SAFETY: `stream.one-owner`.
+    let stream = unsafe { &mut *words.stream };
+    stream.busy.store(true, Ordering::Relaxed);
+    core::sync::atomic::compiler_fence(Ordering::SeqCst);
+    if life::recording() {
+        if stream.encoder.is_full(&stream.buffer) {
+            flush(stream);
+        }
+        stream.encoder.put(&mut stream.buffer, time, event);
+    }
+    stream.busy.store(false, Ordering::Release);
+}
+
+/// Sends a chunk to the file, and begins the next with what was lost.
+#[cold]
+#[inline(never)]
+pub fn flush(stream: &mut Stream) {
+    if !stream.encoder.is_empty() {
+        sink::append(stream);
+    }
+    stream.encoder.clear();
+    let count = stream.lost.swap(0, Ordering::Relaxed);
+    if count > 0 {
+        let event = Event::Lost { count };
+        stream.encoder.put(&mut stream.buffer, clock::now(), &event);
+    }
+}
+
+/// A stream for this thread: one that a thread gave up, or a new one; null without memory.
+#[cold]
+#[inline(never)]
+fn begin() -> *mut Stream {
+    let mut at = ALL.load(Ordering::Acquire);
+    while !at.is_null() {
+        // SAFETY: streams are never unmapped.
+        let stream = unsafe { &*at };
+        let taken =
+            stream
+                .owned
+                .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
+        if taken.is_ok() {
+            break;
+        }
+        at = stream.link;
+    }
+    if at.is_null() {
+        at = map();
+    }
+    if at.is_null() {
+        life::stop("no memory for another thread's events");
+        return at;
+    }
+    // SAFETY: owned by this thread since the exchange, or not yet known to anybody else.
+    let stream = unsafe { &mut *at };
+    stream.number = NUMBER.fetch_add(1, Ordering::Relaxed) + 1;
+    // SAFETY: no preconditions.
+    stream.thread = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
+    stream.encoder.clear();
+    life::at_thread_exit();
+    at
+}
+
+fn map() -> *mut Stream {
+    let bytes = size_of::<Stream>();
+    // SAFETY: a mapping of its own.
+    let memory = unsafe {
+        libc::mmap(
+            null_mut(),
+            bytes,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    if memory == libc::MAP_FAILED {
+        return null_mut();
+    }
+    let stream = memory.cast::<Stream>();
+    // SAFETY: fresh zeroed memory; all zeroes is a stream without owner, but for its encoder.
+    unsafe {
+        (&raw mut (*stream).encoder).write(Encoder::new());
+        (*stream).owned.store(true, Ordering::Relaxed);
+        let mut first = ALL.load(Ordering::Relaxed);
+        loop {
+            (*stream).link = first;
+            let pushed =
+                ALL.compare_exchange_weak(first, stream, Ordering::Release, Ordering::Relaxed);
+            match pushed {
+                Ok(_) => return stream,
+                Err(now) => first = now,
+            }
+        }
+    }
+}
+
+/// This thread ends: its chunk goes to the file, its stream to the next thread.
+pub fn end() {
+    let local = tls::local();
+    // SAFETY: this thread's own words.
+    let words = unsafe { &mut *local };
+    if words.stream.is_null() || words.depth != 0 {
+        return;
+    }
+    note(&Event::Exit);
+    words.depth = 1;
+    // SAFETY: `stream.one-owner`.
+    let stream = unsafe { &mut *words.stream };
+    if life::recording() {
+        stream.busy.store(true, Ordering::Relaxed);
+        flush(stream);
+        stream.encoder.clear();
+        stream.busy.store(false, Ordering::Release);
+    }
+    words.stream = null_mut();
+    stream.owned.store(false, Ordering::Release);
+    words.depth = 0;
+}
+
+/// A child has one thread: its stream begins anew, those of the others are free.
+pub fn after_fork() {
+    // SAFETY: this thread's own words.
+    let own = unsafe { (*tls::local()).stream };
+    NUMBER.store(0, Ordering::Relaxed);
+    let mut at = ALL.load(Ordering::Relaxed);
+    while !at.is_null() {
+        // SAFETY: streams are never unmapped, and the child has this thread alone.
+        let stream = unsafe { &mut *at };
+        stream.encoder.clear();
+        stream.lost.store(0, Ordering::Relaxed);
+        stream.busy.store(false, Ordering::Relaxed);
+        stream.owned.store(at == own, Ordering::Relaxed);
+        if at == own {
+            stream.number = NUMBER.fetch_add(1, Ordering::Relaxed) + 1;
+            // SAFETY: no preconditions.
+            stream.thread = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
+        }
+        at = stream.link;
+    }
+}

@@ -1,0 +1,63 @@
+//! The texts of a file: what was recorded, where and how.
+
+use serde::{Deserialize, Serialize};
+
+/// The value of [`Header::schema`].
+pub const SCHEMA: &str = "flagstone-trace/1";
+
+/// The first frame of a file.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Header {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// What recorded: the command and its version, or the tool that was imported from.
+    pub recorder: String,
+    /// The recorded command.
+    #[serde(default)]
+    pub command: Vec<String>,
+    /// The allocator that served it.
+    #[serde(default)]
+    pub allocator: String,
+    /// The machine: system, release, architecture.
+    #[serde(default)]
+    pub machine: String,
+    /// CPUs of the machine.
+    #[serde(default)]
+    pub cpus: u32,
+    /// Bytes of a page.
+    pub page_size: u64,
+    /// Nanoseconds of one unit of time.
+    pub tick_ns: f64,
+    /// Seconds since 1970 when recording began.
+    #[serde(default)]
+    pub began: u64,
+    /// One block in so many was recorded.
+    #[serde(default = "all")]
+    pub sample: u32,
+    /// Names of sites and caches, from number 1.
+    #[serde(default)]
+    pub sites: Vec<String>,
+    /// What the importer had to infer, with counts; a sentence each.
+    #[serde(default)]
+    pub notes: Vec<String>,
+}
+
+fn all() -> u32 {
+    1
+}
+
+/// A process begins, or an `exec` replaces its program.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Process {
+    /// Its number.
+    pub process: u32,
+    /// Its parent's.
+    #[serde(default)]
+    pub parent: u32,
+    /// Which program of the process.
+    #[serde(default)]
+    pub image: u32,
+    /// The program's name.
+    #[serde(default)]
+    pub name: String,
+}

@@ -1,0 +1,115 @@
+//! Streams merged by time.
+//!
+//! ```text
+//!   stream 1   a1 ─── a4 ──────── a9          a heap of the streams' next events; one chunk of each
+//!   stream 2      b2 ─── b5 ─ b6              stream that has begun and not ended is in memory
+//!   merged     a1 b2 a4 b5 b6 a9
+//! ```
+//!
+//! Of events at the same time a free comes before an allocation, so that an address is never handed
+//! out twice.
+
+use crate::decode::{Decoder, State};
+use crate::event::Event;
+use crate::index::{Error, Stream, StreamId, Trace, damaged};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// One stream on its way.
+struct Cursor<'a> {
+    stream: &'a Stream,
+    /// The next chunk to read.
+    chunk: usize,
+    payload: Vec<u8>,
+    state: State,
+    next: Option<Event>,
+}
+
+/// Time, allocations after frees, place in the list of streams.
+type Turn = Reverse<(u64, bool, usize)>;
+
+/// All events of chosen streams, oldest first.
+pub struct Merged<'a> {
+    trace: &'a Trace,
+    cursors: Vec<Cursor<'a>>,
+    turns: BinaryHeap<Turn>,
+}
+
+impl Trace {
+    /// The events of all streams that `choose` answers yes to, merged by time.
+    #[must_use]
+    pub fn merged(&self, mut choose: impl FnMut(&Stream) -> bool) -> Merged<'_> {
+        let cursors: Vec<_> = self
+            .streams()
+            .iter()
+            .filter(|stream| choose(stream))
+            .map(|stream| Cursor {
+                stream,
+                chunk: 0,
+                payload: Vec::new(),
+                state: State::new(stream.times.0),
+                next: None,
+            })
+            .collect();
+        // A stream's first chunk is read when its time comes.
+        let turns = cursors
+            .iter()
+            .enumerate()
+            .map(|(at, cursor)| Reverse((cursor.stream.times.0, false, at)))
+            .collect();
+        Merged {
+            trace: self,
+            cursors,
+            turns,
+        }
+    }
+}
+
+impl Merged<'_> {
+    /// The next event with its time and its stream; `None` at the end.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`], or what the system answered.
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "an iterator over results would hide the stop"
+    )]
+    pub fn next(&mut self) -> Result<Option<(u64, StreamId, Event)>, Error> {
+        while let Some(Reverse((time, _, at))) = self.turns.pop() {
+            let event = self.cursors[at].next.take();
+            if let Some((next_time, next)) = self.cursors[at].read(self.trace)? {
+                let allocates = !matches!(next, Event::Free { .. } | Event::Touched { .. });
+                self.cursors[at].next = Some(next);
+                self.turns.push(Reverse((next_time, allocates, at)));
+            }
+            if let Some(event) = event {
+                return Ok(Some((time, self.cursors[at].stream.id, event)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Cursor<'_> {
+    fn read(&mut self, trace: &Trace) -> Result<Option<(u64, Event)>, Error> {
+        loop {
+            let mut decoder = Decoder::resume(&self.payload, self.state.clone());
+            let place = self.chunk.checked_sub(1).map(|at| &self.stream.chunks[at]);
+            let read = decoder.next().map_err(|damage| match place {
+                Some(place) => damaged(place, &damage),
+                None => Error::Foreign,
+            })?;
+            if read.is_some() {
+                self.state = decoder.state();
+                return Ok(read);
+            }
+            let Some(place) = self.stream.chunks.get(self.chunk) else {
+                self.payload = Vec::new();
+                return Ok(None);
+            };
+            self.chunk += 1;
+            self.payload = trace.payload(place)?;
+            self.state = State::new(place.record.first);
+        }
+    }
+}
