@@ -65,7 +65,15 @@ const TOOLS: &[(&str, &str)] = &[
     ),
     (
         "FLAGSTONE_RECORD_FILE",
-        "set by `record` for the recorder: where the trace goes; also `_BYTES` and `_SAMPLE`",
+        "set by `record` for the recorder: where the trace goes",
+    ),
+    (
+        "FLAGSTONE_RECORD_BYTES",
+        "set by `record` for the recorder: most bytes of the trace",
+    ),
+    (
+        "FLAGSTONE_RECORD_SAMPLE",
+        "set by `record` for the recorder: one block in so many",
     ),
     (
         "FLAGSTONE_SEEDS",
