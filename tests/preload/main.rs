@@ -10,6 +10,7 @@ mod lifecycle;
 mod python;
 mod services;
 mod settings;
+mod swings;
 
 /// Where compiled programs go.
 const SCRATCH: &str = env!("CARGO_TARGET_TMPDIR");

@@ -46,7 +46,6 @@ pub fn built_with(policy: &Policy, setup: Setup) -> (Arc<World>, Box<TestSlabs>)
         retention: Retention {
             min_bytes: 1 << 20,
             share: 0,
-            max_bytes: 1 << 20,
         },
         policy: *policy,
         ..PageConfig::default()

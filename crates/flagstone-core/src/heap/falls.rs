@@ -4,73 +4,116 @@
 //!   bytes in use   ╱╲      peak
 //!                 ╱  ╲
 //!                ╱    ╲ ◄─ a fall: some eighths below the peak, and at least so many bytes
-//!               ╱      ╲╱  grown again soon: regret (policy/regret.rs) raises the fewest bytes
-//!                          of the next fall, while the program swings above its swing
+//!               ╱      ╲
 //! ```
+//!
+//! Memory that was held for a while before it fell is not a swing's: the time it was held pays for
+//! what giving it back can cost, whatever is owed.
 //!
 //! Plain arithmetic; what a fall leads to is upkeep's.
 #![forbid(unsafe_code)]
 
-use crate::policy::{Reach, Regret, SWING_MAX};
 use crate::sync::Ordering::Relaxed;
-use core::sync::atomic::AtomicUsize;
+use core::sync::atomic::{AtomicU64, AtomicUsize};
 
-/// A fall of fewer bytes is none: what could be given back is small then. What regret raises
-/// reaches from here.
-const REACH: Reach = Reach {
-    floor: 4 << 20,
-    once: 8 << 20,
-    swing: SWING_MAX,
-};
+/// Nanoseconds since the heap last doubled after which its memory was held. Why a quarter of a second:
+/// 3 % of it pay for the faults of 10 MiB. Halving it lets programs that swing twice a second pay
+/// twice as much.
+const HELD_NS: u64 = 250_000_000;
+
+/// A fall after which caches of large objects shrink: by an eighth of the peak. Why an eighth: what
+/// they hold stays small beside what is in use all through a deep fall.
+pub(super) const SHALLOW: Falls = Falls::new(1, 4 << 20);
+/// A fall after which all caches shrink, and free pages go: by half. Why half: a heap that swings by
+/// less soon needs them again. Shrinking all caches at an eighth cost a Python program a sixth more
+/// faults. Why a MiB: a server that loses its last key then ends within 2 MiB of where it started.
+pub(super) const DEEP: Falls = Falls::new(4, 1 << 20);
 
 /// What is remembered of one kind of fall. Racy on purpose.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Falls {
+    /// Eighths of the peak by which the heap must have fallen.
+    eighths: usize,
+    /// A fall of fewer bytes is none: what could be given back is small then.
+    bytes_min: usize,
     /// The most bytes in use since the last fall.
     peak: AtomicUsize,
-    regret: Regret,
+    /// Bytes in use above which the last fall turns out to be a mistake; `usize::MAX`: none is open.
+    again: AtomicUsize,
+    /// Bytes in use when the heap last doubled, or less if it fell since, and when that was.
+    doubled: AtomicUsize,
+    doubled_at: AtomicU64,
+}
+
+/// What became of the heap since the last look.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Course {
+    /// Nothing to be done.
+    Level,
+    /// A fall that can be followed now. One that the allowance does not pay for is a fall later.
+    Fell,
+    /// It grew again after a fall that was followed.
+    Rose,
 }
 
 impl Falls {
-    /// Notes that `used` bytes are in use; answers whether that is a fall by `eighths` of the
-    /// peak. `now` is asked only if it matters.
-    pub(super) fn follow(&self, used: usize, eighths: usize, now: impl FnOnce() -> u64) -> bool {
+    pub(super) const fn new(eighths: usize, bytes_min: usize) -> Self {
+        Self {
+            eighths,
+            bytes_min,
+            peak: AtomicUsize::new(0),
+            again: AtomicUsize::new(usize::MAX),
+            doubled: AtomicUsize::new(0),
+            doubled_at: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether memory that falls to `used` bytes at `now` was held before. Called at every look, so
+    /// that it knows when the heap grew.
+    pub(super) fn was_held(&self, used: usize, now: u64) -> bool {
+        let doubled = self.doubled.load(Relaxed);
+        if used / 2 >= doubled {
+            self.doubled.store(used, Relaxed);
+            self.doubled_at.store(now, Relaxed);
+        } else if used < doubled {
+            self.doubled.store(used, Relaxed);
+        }
+        now.saturating_sub(self.doubled_at.load(Relaxed)) >= HELD_NS
+    }
+
+    /// Notes that `used` bytes are in use.
+    pub(super) fn follow(&self, used: usize, affords: impl FnOnce() -> bool) -> Course {
         let peak = self.peak.load(Relaxed);
         if used > peak {
             self.peak.store(used, Relaxed);
-            if self.regret.gave() {
-                self.regret.want(used - peak, REACH, now());
+            if used > self.again.load(Relaxed) {
+                self.again.store(usize::MAX, Relaxed);
+                return Course::Rose;
             }
-            return false;
+            return Course::Level;
         }
         let fall = peak - used;
-        if fall < REACH.floor || fall < peak / 8 * eighths {
-            return false;
+        if fall < self.bytes_min || fall < peak / 8 * self.eighths || !affords() {
+            return Course::Level;
         }
-        let now = now();
-        self.regret.decay(now);
-        if fall < self.regret.raised() {
-            return false;
-        }
-        self.regret.give(fall, now);
         self.peak.store(used, Relaxed);
-        true
+        self.again.store(used + self.bytes_min, Relaxed);
+        Course::Fell
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::REGRET_NS;
 
     const MIB: usize = 1 << 20;
 
     #[test]
     fn a_heap_that_shrinks_steadily_falls_again_and_again() {
-        let falls = Falls::default();
+        let falls = Falls::new(1, 4 * MIB);
         let found = (10..=100)
             .rev()
-            .filter(|mib| falls.follow(mib * MIB, 1, || 0))
+            .filter(|mib| falls.follow(mib * MIB, || true) == Course::Fell)
             .count();
         // 87, 76, 66, 57, 49, 42, 36, 31, and then by 4 MiB each: 27, 23, 19, 15, 11.
         assert_eq!(found, 13);
@@ -78,25 +121,35 @@ mod tests {
 
     #[test]
     fn small_falls_are_none() {
-        let falls = Falls::default();
-        assert!(!falls.follow(7 * MIB, 4, || 0));
-        assert!(!falls.follow(4 * MIB, 4, || 0));
-        assert!(falls.follow(3 * MIB, 4, || 0));
+        let falls = Falls::new(4, 4 * MIB);
+        let found = [7, 4, 3].map(|mib| falls.follow(mib * MIB, || true));
+        assert_eq!(found, [Course::Level, Course::Level, Course::Fell]);
     }
 
     #[test]
-    fn a_heap_that_swings_falls_again_only_when_it_falls_deeper_or_after_a_pause() {
-        let falls = Falls::default();
-        let swing = |low: usize, at: u64| {
-            falls.follow(80 * MIB, 4, || at);
-            falls.follow(low * MIB, 4, || at)
-        };
-        assert!(swing(30, 0));
-        assert!(swing(30, 1), "50 MiB of 8");
-        assert!(!swing(30, 2), "50 MiB of 58");
-        assert!(swing(20, 3), "60 MiB of 58");
-        assert!(!swing(20, 4), "60 MiB of the most");
-        assert!(swing(15, 5), "wider than any swing that is kept");
-        assert!(swing(20, 5 * REGRET_NS), "what was learnt fell");
+    fn a_fall_that_cannot_be_paid_for_waits_until_it_can() {
+        let falls = Falls::new(4, 4 * MIB);
+        falls.follow(80 * MIB, || true);
+        let found = [false, true, true].map(|affords| falls.follow(10 * MIB, || affords));
+        assert_eq!(found, [Course::Level, Course::Fell, Course::Level]);
+    }
+
+    #[test]
+    fn memory_was_held_a_quarter_of_a_second_after_the_heap_last_doubled() {
+        let falls = Falls::new(4, MIB);
+        let held = |mib: usize, ms: u64| falls.was_held(mib * MIB, ms * 1_000_000);
+        assert!(!held(40, 1000));
+        assert!(!held(70, 1200), "less than doubled, but too soon");
+        assert!(held(70, 1250) && held(9, 1260) && held(2, 1270));
+        assert!(!held(10, 1280), "it grew again");
+        assert!(!held(2, 1300));
+    }
+
+    #[test]
+    fn a_fall_was_a_mistake_once_when_the_heap_grows_again() {
+        let falls = Falls::new(4, 4 * MIB);
+        let course = [80, 10, 13, 15, 16, 80].map(|mib| falls.follow(mib * MIB, || true));
+        use Course::{Fell, Level, Rose};
+        assert_eq!(course, [Level, Fell, Level, Rose, Level, Level]);
     }
 }

@@ -11,7 +11,7 @@
 //!   for blocks taken out, so probing ends.
 //! - `huge.no-gaps`: every entry is reached from its home without crossing an empty one.
 
-use super::kept::{Evicted, Kept};
+use super::kept::Kept;
 use crate::platform::{OutOfMemory, Platform};
 use core::ptr::NonNull;
 
@@ -98,11 +98,6 @@ impl HugeTable {
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
-    }
-
-    /// More is in use than before: which kept blocks are to be given back for it.
-    pub(super) fn note_use(&mut self, now: u64) -> Evicted {
-        self.kept.note_use(self.bytes, now)
     }
 
     /// Entries in use and in all; for `verify`.

@@ -1,52 +1,38 @@
 //! Huge blocks that were freed and stay for the next request.
 //!
-//! A huge block given back costs a call and, wanted again, a fault for each page. Most are never
-//! wanted again, so nothing is kept until giving back was a mistake twice in a row
-//! (policy/regret.rs):
+//! A huge block given back costs a call and, wanted again, a fault for each page. So the last ones
+//! freed stay, within the budget (page/budget.rs), until a second passed in which none was wanted:
 //!
 //! ```text
-//!   free ──► room below the bound?  yes: kept               no: given back, its size remembered
-//!   alloc ─► one kept that serves?  yes: taken and grown,   no: one given back that would serve
-//!            (from half the size)   or cut, and the rest        is regretted
-//!                                   stays
-//!   bound    what regret raised; with the blocks in use at most 9/8 of their peak, of a wide swing
-//!            no more than is in use; at most a store of the process's memory
+//!   free ──► within the room?       yes: kept, the oldest go for it       no: given back
+//!   alloc ─► one kept that serves?  yes: taken and grown,                 no: from the system
+//!            (from half the size)   or cut, and the rest stays
+//!   room     the budget's least bound, or an eighth of the huge blocks in use
 //! ```
 //!
 //! Invariants
 //! - `kept.bytes`: the bytes of the kept blocks add up to `bytes`.
-//! - `kept.bound`: with the blocks in use they are at most nine eighths of the peak in use.
+//! - `kept.bound`: they are at most the room there was when one was last kept.
 //! - `kept.apart`: no kept block overlaps another, or one in use.
 //!
 //! Locking: that of the table of huge blocks.
 #![forbid(unsafe_code)]
 
 use super::huge_table::HugeBlock;
-use crate::policy::{Reach, Regret, eighths_off, swing_room};
 
-/// Most blocks kept, and most sizes remembered. Why 32: a request looks at all of them; with 8 a
-/// program that swings by thirty blocks of 4 to 25 MiB loses most of them.
+/// Most blocks kept. Why 32: a request looks at all of them.
 const SLOTS: usize = 32;
 
-/// Nothing is kept before a swing; then the bound is what limits.
-const REACH: Reach = Reach {
-    floor: 0,
-    once: 0,
-    swing: usize::MAX,
-};
-
-/// Freed huge blocks, and what is known about those given back.
+/// Freed huge blocks.
 #[derive(Debug)]
 pub(crate) struct Kept {
     /// Oldest first; an address of zero ends them.
     blocks: [HugeBlock; SLOTS],
     bytes: usize,
-    /// The most bytes in use lately.
-    peak: usize,
-    regret: Regret,
-    /// Sizes of blocks given back; zero marks none.
-    gone: [usize; SLOTS],
-    next_gone: usize,
+    /// The room when a block was last kept.
+    room: usize,
+    /// A request came by since [`Kept::age`] was last called.
+    wanted: bool,
 }
 
 /// Blocks to be given back, once no lock is held.
@@ -78,10 +64,8 @@ impl Kept {
         Self {
             blocks: [HugeBlock::NONE; SLOTS],
             bytes: 0,
-            peak: 0,
-            regret: Regret::new(),
-            gone: [0; SLOTS],
-            next_gone: 0,
+            room: 0,
+            wanted: false,
         }
     }
 
@@ -90,30 +74,24 @@ impl Kept {
         self.blocks.iter().take_while(|block| block.address != 0)
     }
 
-    /// Notes that more bytes are in use, and says which blocks to give back for them.
-    pub(super) fn note_use(&mut self, in_use: usize, now: u64) -> Evicted {
-        self.peak = self.peak.max(in_use);
-        let mut evicted = Evicted::NONE;
-        self.evict(swing_room(self.peak, in_use), now, &mut evicted);
-        evicted
+    /// Bytes of the kept blocks, as counted.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 
-    /// Bytes of the kept blocks, as counted, and the most they may be; for `verify`.
-    pub(crate) fn counted(&self, in_use: usize) -> (usize, usize) {
-        (self.bytes, swing_room(self.peak, in_use))
+    /// The room when a block was last kept; for `verify`.
+    pub(crate) fn room(&self) -> usize {
+        self.room
     }
 
     /// Takes the block nearest in size to `bytes` that serves and starts at a multiple of `align`,
-    /// cut if it is much longer. If there is none, whether giving one back was a mistake is learnt.
-    pub(super) fn take(&mut self, bytes: usize, align: usize, now: u64) -> Option<HugeBlock> {
-        let best = (0..self.blocks().count())
+    /// cut if it is much longer.
+    pub(super) fn take(&mut self, bytes: usize, align: usize) -> Option<HugeBlock> {
+        self.wanted = true;
+        let at = (0..self.blocks().count())
             .filter(|&at| self.blocks[at].address.is_multiple_of(align))
             .filter(|&at| serves(self.blocks[at].bytes, bytes))
-            .min_by_key(|&at| self.blocks[at].bytes.abs_diff(bytes));
-        let Some(at) = best else {
-            self.regret(bytes, now);
-            return None;
-        };
+            .min_by_key(|&at| self.blocks[at].bytes.abs_diff(bytes))?;
         let mut block = self.blocks[at];
         if block.bytes <= bytes + bytes / 8 {
             return Some(self.remove(at));
@@ -126,25 +104,18 @@ impl Kept {
         Some(block)
     }
 
-    /// Keeps a freed block if there is room below the bound with `in_use` bytes in use, which is at
-    /// most `most`, and says which blocks to give back.
-    pub(super) fn keep(
-        &mut self,
-        block: HugeBlock,
-        in_use: usize,
-        most: usize,
-        now: u64,
-    ) -> Evicted {
+    /// Keeps a freed block if `room` bytes may be kept, and says which blocks to give back.
+    pub(super) fn keep(&mut self, block: HugeBlock, room: usize) -> Evicted {
         let mut evicted = Evicted::NONE;
-        let bound = self.bound(in_use, most);
-        self.evict(bound.saturating_sub(block.bytes), now, &mut evicted);
-        if block.bytes > bound {
-            self.forget(block, now, &mut evicted);
+        self.room = room;
+        if block.bytes > room {
+            self.evict(room, &mut evicted);
+            evicted.add(block);
             return evicted;
         }
+        self.evict(room - block.bytes, &mut evicted);
         if self.blocks[SLOTS - 1].address != 0 {
-            let oldest = self.remove(0);
-            self.forget(oldest, now, &mut evicted);
+            evicted.add(self.remove(0));
         }
         let len = self.blocks().count();
         self.blocks[len] = block;
@@ -152,37 +123,25 @@ impl Kept {
         evicted
     }
 
-    fn bound(&self, in_use: usize, most: usize) -> usize {
-        self.regret
-            .raised()
-            .min(most)
-            .min(swing_room(self.peak, in_use))
-    }
-
-    /// A second or more passed: lets the bound fall; what lies above it then is to go.
-    pub(super) fn decay(&mut self, in_use: usize, most: usize, now: u64) -> Evicted {
-        let mut evicted = Evicted::NONE;
-        self.regret.decay(now);
-        self.peak = in_use.max(eighths_off(self.peak, 1));
-        self.evict(self.bound(in_use, most), now, &mut evicted);
-        evicted
+    /// A second or more passed: what nobody wanted meanwhile is to go.
+    pub(super) fn age(&mut self) -> Evicted {
+        match core::mem::take(&mut self.wanted) {
+            true => Evicted::NONE,
+            false => self.clear(),
+        }
     }
 
     /// Gives up the oldest until no more than `bytes` are left.
-    fn evict(&mut self, bytes: usize, now: u64, evicted: &mut Evicted) {
+    fn evict(&mut self, bytes: usize, evicted: &mut Evicted) {
         while self.bytes > bytes {
-            let oldest = self.remove(0);
-            self.forget(oldest, now, evicted);
+            evicted.add(self.remove(0));
         }
     }
 
-    /// Keeps nothing any more, until the next mistake.
+    /// Keeps nothing any more.
     pub(super) fn clear(&mut self) -> Evicted {
-        self.regret.limit(0);
         let mut evicted = Evicted::NONE;
-        while self.bytes != 0 {
-            evicted.add(self.remove(0));
-        }
+        self.evict(0, &mut evicted);
         evicted
     }
 
@@ -192,20 +151,6 @@ impl Kept {
         self.blocks[SLOTS - 1] = HugeBlock::NONE;
         self.bytes -= block.bytes;
         block
-    }
-
-    fn forget(&mut self, block: HugeBlock, now: u64, evicted: &mut Evicted) {
-        self.gone[self.next_gone] = block.bytes;
-        self.regret.give(block.bytes, now);
-        self.next_gone = (self.next_gone + 1) % SLOTS;
-        evicted.add(block);
-    }
-
-    fn regret(&mut self, bytes: usize, now: u64) {
-        if let Some(gone) = self.gone.iter_mut().find(|gone| serves(**gone, bytes)) {
-            self.regret.want(bytes.min(*gone), REACH, now);
-            *gone = 0;
-        }
     }
 }
 
@@ -219,7 +164,6 @@ mod tests {
     use super::*;
 
     const MIB: usize = 1 << 20;
-    const SECOND: u64 = 1_000_000_000;
 
     fn block(number: usize, mib: usize) -> HugeBlock {
         HugeBlock {
@@ -229,117 +173,70 @@ mod tests {
         }
     }
 
-    /// Frees a block while nothing else is in use.
-    fn free(kept: &mut Kept, block: HugeBlock, now: u64) -> Evicted {
-        kept.keep(block, 0, usize::MAX, now)
-    }
-
-    /// A `Kept` that was taught to keep `mib` MiB at time zero.
-    fn taught(mib: usize) -> Kept {
+    /// A `Kept` of blocks of these MiB, numbered from one.
+    fn keeping(mib: &[usize]) -> Kept {
         let mut kept = Kept::new();
-        kept.note_use(mib * MIB, 0);
-        for _ in 0..2 {
-            assert_eq!(free(&mut kept, block(1, mib), 0).len, 1);
-            assert_eq!(kept.take(mib * MIB, 1, 0), None);
+        for (at, &mib) in mib.iter().enumerate() {
+            assert_eq!(kept.keep(block(at + 1, mib), 100 * MIB).len, 0);
         }
-        assert_eq!(kept.bound(0, usize::MAX), mib * MIB);
         kept
     }
 
     #[test]
-    fn nothing_is_kept_until_blocks_given_back_would_have_served_twice_in_a_row() {
-        let mut kept = taught(8);
-        assert_eq!(free(&mut kept, block(3, 8), 3).len, 0);
-        assert_eq!(kept.take(8 * MIB, 1, 4), Some(block(3, 8)));
-        assert_eq!(kept.bytes, 0);
-        let mut kept = Kept::new();
-        kept.note_use(8 * MIB, 0);
-        for round in 0..4 {
-            assert_eq!(free(&mut kept, block(1, 8), round).len, 1);
-            assert_eq!(kept.take(17 * MIB, 1, round), None, "none would serve");
-        }
-        assert_eq!(kept.regret.raised(), 0);
-    }
-
-    #[test]
     fn a_block_serves_requests_up_to_twice_its_size_at_its_alignment() {
-        let mut kept = taught(9);
-        free(&mut kept, block(2, 9), 2);
-        assert_eq!(kept.take(9 * MIB, 1 << 33, 3), Some(block(2, 9)));
-        free(&mut kept, block(3, 9), 3);
-        assert_eq!(kept.take(9 * MIB, 1 << 33, 3), None, "not aligned");
-        assert_eq!(kept.take(19 * MIB, 1, 3), None, "too small");
-        assert_eq!(kept.take(18 * MIB, 1, 3), Some(block(3, 9)));
+        let mut kept = keeping(&[9]);
+        assert_eq!(kept.take(9 * MIB, 1 << 33), None, "not aligned");
+        assert_eq!(kept.take(19 * MIB, 1), None, "too small");
+        assert_eq!(kept.take(18 * MIB, 1), Some(block(1, 9)));
+        assert_eq!(kept.bytes, 0);
     }
 
     #[test]
     fn a_block_much_longer_than_the_request_is_cut_and_the_rest_stays() {
-        let mut kept = taught(20);
-        free(&mut kept, block(2, 20), 2);
-        let taken = kept.take(6 * MIB, 1, 3).expect("20 MiB serve 6");
+        let mut kept = keeping(&[1, 20]);
+        let taken = kept.take(6 * MIB, 1).expect("20 MiB serve 6");
         assert_eq!((taken.address, taken.bytes), (2 << 32, 6 * MIB));
-        assert_eq!(kept.bytes, 14 * MIB);
-        let taken = kept.take(13 * MIB, 1, 3).expect("14 MiB serve 13");
+        assert_eq!(kept.bytes, 15 * MIB);
+        let taken = kept.take(13 * MIB, 1).expect("14 MiB serve 13");
         assert_eq!(
             (taken.address, taken.bytes),
             ((2 << 32) + 6 * MIB, 14 * MIB)
         );
-        assert_eq!((kept.bytes, kept.blocks().count()), (0, 0));
+        assert_eq!((kept.bytes, kept.blocks().count()), (MIB, 1));
     }
 
     #[test]
     fn the_block_nearest_in_size_is_taken() {
-        let mut kept = taught(60);
-        for (number, mib) in [(2, 12), (3, 8), (4, 15)] {
-            free(&mut kept, block(number, mib), 2);
-        }
-        assert_eq!(kept.take(9 * MIB, 1, 3), Some(block(3, 8)));
-        assert_eq!(kept.take(12 * MIB, 1, 3), Some(block(2, 12)));
+        let mut kept = keeping(&[12, 8, 15]);
+        assert_eq!(kept.take(9 * MIB, 1), Some(block(2, 8)));
+        assert_eq!(kept.take(12 * MIB, 1), Some(block(1, 12)));
     }
 
     #[test]
-    fn the_oldest_go_when_the_bound_is_reached_and_all_when_it_falls() {
-        let mut kept = taught(20);
-        assert_eq!(free(&mut kept, block(2, 10), 2).len, 0);
-        assert_eq!(free(&mut kept, block(3, 10), 2).len, 0);
-        let evicted = free(&mut kept, block(4, 5), 3);
-        assert!(evicted.iter().eq([&block(2, 10)]));
+    fn the_oldest_go_for_a_new_one_and_one_larger_than_the_room_is_not_kept() {
+        let mut kept = keeping(&[10, 10]);
+        let evicted = kept.keep(block(3, 5), 20 * MIB);
+        assert!(evicted.iter().eq([&block(1, 10)]));
         assert_eq!(kept.bytes, 15 * MIB);
-        let mut decay = |seconds| kept.decay(0, usize::MAX, seconds * SECOND).len;
-        assert_eq!([decay(1), decay(4), decay(20)], [0, 1, 1]);
+        let evicted = kept.keep(block(4, 13), 12 * MIB);
+        assert!(evicted.iter().eq([&block(2, 10), &block(4, 13)]));
+        assert_eq!(kept.bytes, 5 * MIB);
+    }
+
+    #[test]
+    fn what_nobody_wants_for_a_second_goes() {
+        let mut kept = keeping(&[10]);
+        assert!(kept.take(90 * MIB, 1).is_none());
+        assert_eq!(kept.age().len, 0);
+        assert_eq!(kept.age().len, 1);
         assert_eq!((kept.bytes, kept.blocks().count()), (0, 0));
     }
 
     #[test]
-    fn kept_and_used_blocks_together_are_little_more_than_the_peak_of_the_used() {
-        let mut kept = taught(24);
-        assert_eq!(kept.keep(block(2, 10), 18 * MIB, usize::MAX, 1).len, 1);
-        assert_eq!(kept.keep(block(2, 10), 17 * MIB, usize::MAX, 1).len, 0);
-        assert_eq!(kept.note_use(17 * MIB, 2).len, 0);
-        assert_eq!(kept.note_use(18 * MIB, 2).len, 1, "more is used instead");
-    }
-
-    #[test]
-    fn a_swing_that_turns_out_wide_leaves_no_more_than_is_in_use() {
-        let mut kept = taught(60);
-        kept.note_use(100 * MIB, 1);
-        assert_eq!(kept.keep(block(2, 20), 80 * MIB, usize::MAX, 2).len, 0);
-        assert_eq!(kept.keep(block(3, 40), 40 * MIB, usize::MAX, 2).len, 0);
-        assert_eq!(kept.keep(block(4, 20), 20 * MIB, usize::MAX, 2).len, 2);
-        assert_eq!(kept.keep(block(5, 20), 0, usize::MAX, 2).len, 2);
-        assert_eq!(kept.bytes, 0);
-    }
-
-    #[test]
-    fn no_more_than_the_slots_and_a_store_of_the_memory_are_kept() {
-        let mut kept = taught(60);
-        for number in 0..2 * SLOTS {
-            free(&mut kept, block(2 + number, 1), 2);
-        }
+    fn no_more_blocks_than_slots_are_kept() {
+        let mut kept = keeping(&[1; SLOTS]);
+        assert_eq!(kept.keep(block(99, 1), 100 * MIB).len, 1);
         assert_eq!(kept.blocks().count(), SLOTS);
         assert_eq!(kept.clear().len, SLOTS);
-        assert_eq!(free(&mut kept, block(1, 5), 3).len, 1);
-        let mut kept = taught(20);
-        assert_eq!(kept.keep(block(1, 5), 0, 2 * MIB, 3).len, 1);
     }
 }

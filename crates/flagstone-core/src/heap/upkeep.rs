@@ -7,6 +7,7 @@
 //! ```
 
 use super::bootstrap::Ready;
+use super::falls::Course;
 use super::heap::Heap;
 use super::huge_table::{HugeBlock, HugeCount};
 use crate::base::NodeId;
@@ -27,13 +28,6 @@ pub const OBSERVED_BYTES: usize = 256 << 10;
 /// cannot hold more in caches, and the answer takes some twenty system calls. After a second it
 /// is asked anyway.
 const LOOK_BYTES_MIN: usize = 4 << 20;
-
-/// Eighths of its peak by which a heap must have fallen for caches of large objects to shrink. Why
-/// one: what they hold stays small beside what is in use all through a deep fall.
-const SHALLOW: usize = 1;
-/// The same for all caches and for free pages. Why half: a heap that swings by less soon needs them
-/// again. Shrinking all caches at an eighth cost a Python program a sixth more faults.
-const DEEP: usize = 4;
 
 impl<P: Engines> Ready<P> {
     /// The slab allocator.
@@ -108,8 +102,9 @@ impl<P: Engines> Ready<P> {
             self.slabs.look_at_means();
         }
         if second {
-            self.decay_kept();
+            self.age_kept();
         }
+        self.slabs.estimate_sheaves();
         self.slabs.sweep_if_due();
         if self.watched.load(Relaxed) {
             P::observe();
@@ -120,12 +115,23 @@ impl<P: Engines> Ready<P> {
     /// Shrinks caches, and after a deep fall the bound on free pages, when the heap has fallen.
     fn follow_falls(&self) {
         let used = self.slabs.used_bytes();
-        if self.shallow.follow(used, SHALLOW, P::now) {
+        let budget = self.slabs.pages().budget();
+        let now = P::now();
+        let held = self.deep.was_held(used, now);
+        let affords = || held || budget.affords(now);
+        if self.shallow.follow(used, affords) == Course::Fell {
             self.slabs.shrink_large();
         }
-        if self.deep.follow(used, DEEP, P::now) {
-            self.slabs.shrink_all();
-            self.slabs.pages().settle();
+        match self.deep.follow(used, affords) {
+            Course::Level => {}
+            Course::Rose => budget.charge_shrink(now),
+            Course::Fell => {
+                if held {
+                    budget.forgive();
+                }
+                self.slabs.shrink_all();
+                self.slabs.pages().settle();
+            }
         }
     }
 

@@ -142,7 +142,7 @@ fn kept_huge(heap: &Heap<Testing>) -> usize {
 }
 
 #[test]
-fn huge_blocks_of_a_swing_stay_are_cut_to_what_is_wanted_and_go_once_the_swing_is_over() {
+fn huge_blocks_stay_within_the_budget_are_cut_to_what_is_wanted_and_go_once_nobody_wants_them() {
     let (world, heap) = heap_in(
         "flagstone",
         Setup {
@@ -151,19 +151,29 @@ fn huge_blocks_of_a_swing_stay_are_cut_to_what_is_wanted_and_go_once_the_swing_i
         },
     );
     huge_blocks_of(&heap, &[20, 30]);
-    assert_eq!(kept_huge(&heap), 0, "a fall is not a swing");
-    for _ in 0..3 {
-        huge_blocks_of(&heap, &[20, 30]);
-    }
-    assert_eq!(kept_huge(&heap), 50);
+    assert_eq!(kept_huge(&heap), 0, "each is more than may stay");
+    huge_blocks_of(&heap, &[10]);
+    assert_eq!(kept_huge(&heap), 10);
+    let budget = || {
+        heap.ready_if_built()
+            .expect("built")
+            .slabs()
+            .pages()
+            .budget()
+    };
+    assert!(budget().parked() >= 10 * MIB);
     let before = world.committed_bytes();
-    huge_blocks_of(&heap, &[20, 8, 12, 8]);
+    huge_blocks_of(&heap, &[5, 5]);
     assert_eq!(world.committed_bytes(), before, "cut from what was kept");
-    for _ in 0..100 {
+    assert_eq!(kept_huge(&heap), 10);
+    huge_blocks_of(&heap, &[80, 9]);
+    assert!(kept_huge(&heap) <= 10, "an eighth of 80");
+    for _ in 0..3 {
         world.advance(TICK_NS);
         calls(&heap);
     }
     assert_eq!(kept_huge(&heap), 0);
+    assert!(budget().parked() < MIB);
 }
 
 #[test]

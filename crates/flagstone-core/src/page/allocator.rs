@@ -11,6 +11,7 @@
 //! Locking: see the zone and the pageset; nothing here holds a lock itself.
 
 use super::buddy::TAILS_MAX;
+use super::budget::Budget;
 use super::build::Shares;
 use super::config::PageConfig;
 use super::descriptor::{Descriptor, PageKind, Spacing, flag};
@@ -446,6 +447,13 @@ impl<P: Platform> PageAllocator<P> {
     /// All zones, by node.
     pub(crate) fn zones(&self) -> impl Iterator<Item = &Zone<P>> {
         (0..self.zone_count).map(|index| self.zone_at(index))
+    }
+
+    /// What all stores of free memory may hold together.
+    #[inline]
+    #[must_use]
+    pub fn budget(&self) -> &Budget {
+        self.map.budget()
     }
 
     /// The memmap, for `verify` and for locks of slabs.

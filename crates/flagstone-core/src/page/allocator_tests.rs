@@ -30,7 +30,6 @@ pub(crate) fn small(span: usize) -> PageConfig {
         retention: Retention {
             min_bytes: 1 << 20,
             share: 0,
-            max_bytes: 1 << 20,
         },
         ..PageConfig::default()
     }

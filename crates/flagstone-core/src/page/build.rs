@@ -107,8 +107,10 @@ impl<P: Platform> PageAllocator<P> {
         let layout = Layout::of(page_size, control.bytes, span, Spacing::of(&config.policy));
         let (bytes, align) = layout.reservation();
         let start = P::reserve(bytes, align)?;
+        let rule = &config.retention;
         // SAFETY: `start` is that reservation; control is committed next.
-        let (map, control_at) = unsafe { Memmap::new(start, &layout, page_size, control.whole) };
+        let (map, control_at) =
+            unsafe { Memmap::new(start, &layout, page_size, control.whole, rule) };
         // SAFETY: whole pages of the reservation.
         if unsafe { P::commit(control_at, layout.control) }.is_err() {
             // SAFETY: nobody has used the reservation.
@@ -127,7 +129,7 @@ impl<P: Platform> PageAllocator<P> {
             let plan = plan_of::<P>(index, &shares, pages, pagesets, config);
             write_pagesets::<P>(&plan, config);
             // SAFETY: the pagesets were written on the line above.
-            let zone = unsafe { Zone::new(&plan, config, &map) };
+            let zone = unsafe { Zone::new(&plan, &map) };
             // SAFETY: the control part has room for this many zones.
             unsafe { zones.add(index as usize).write(zone) };
         }

@@ -6,33 +6,25 @@ use crate::policy::Policy;
 /// How much free memory stays resident, ready to be used again.
 ///
 /// ```text
-///   bound = max(min_bytes, in_use × share / 1024), raised for a while when memory that was
-///           given back is wanted again: once to max_bytes, in a swing further (policy/regret.rs)
+///   bound = max(min_bytes, in_use × share / 1024)     free pages, barns, kept huge blocks
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Retention {
-    /// Free memory that always may stay resident, in bytes for each zone.
+    /// Free memory that may always stay resident, in bytes.
     ///
-    /// Why 8 MiB: a program that frees everything it has then keeps less than most peers keep for
-    /// nothing, and frees of two blocks of 4 MiB do not reach the system. Doubling halves the
-    /// calls of small programs and doubles what idle ones keep.
+    /// Why 10 MiB: a program that frees everything it has then ends within 12 MiB of its start, with
+    /// pagesets and sheaves. Doubling halves the faults of programs that swing by ten to twenty
+    /// megabytes, and doubles what idle ones keep.
     pub min_bytes: usize,
     /// Further free memory that may stay, in 1024ths of the memory in use.
     pub share: usize,
-    /// How far a mistake that does not repeat may raise the bound, in bytes for each zone; with
-    /// what is in use also at most nine eighths of the largest amount in use lately.
-    ///
-    /// Why 16 MiB: a program that frees 2 GiB then ends below 32 MiB, descriptors and per-CPU
-    /// stores included.
-    pub max_bytes: usize,
 }
 
 impl Retention {
     /// The default: see the fields.
     pub const DEFAULT: Self = Self {
-        min_bytes: 8 << 20,
+        min_bytes: 10 << 20,
         share: 64,
-        max_bytes: 16 << 20,
     };
 
     /// What a policy's limits say; its unset limits are the default's.
@@ -48,7 +40,6 @@ impl Retention {
                 0 => 0,
                 divisor => 1024 / divisor as usize,
             },
-            max_bytes: 2 * limits.retain_bytes_min,
         }
     }
 
@@ -56,7 +47,6 @@ impl Retention {
     pub const KEEP_ALL: Self = Self {
         min_bytes: usize::MAX,
         share: 0,
-        max_bytes: usize::MAX,
     };
 }
 

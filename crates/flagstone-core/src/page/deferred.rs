@@ -38,6 +38,6 @@ impl<P: Platform> Zone<P> {
             self.put(core, map, pfn, pages, true);
         }
         // What is too much is given back at the next free.
-        let _ = self.publish_free(core);
+        let _ = self.publish_free(core, map);
     }
 }

@@ -8,8 +8,6 @@
 use super::allocator::PageAllocator;
 use super::build::{marks_of, size_of_zone};
 use super::config::Retention;
-use super::memmap::Memmap;
-use super::zone::Zone;
 use crate::base::{CpuId, Means};
 use crate::platform::Platform;
 use crate::policy::Policy;
@@ -29,8 +27,9 @@ impl<P: Platform> PageAllocator<P> {
         let size = size_of_zone(pages, zones, limit, self.page_size(), config);
         let most = match config.retention {
             Retention::KEEP_ALL => usize::MAX,
-            _ => means.store_bytes() / zones as usize,
+            _ => means.store_bytes(),
         };
+        self.budget().set_most(most);
         let mut all = true;
         for zone in self.zones() {
             zone.size().set(&size);
@@ -38,24 +37,8 @@ impl<P: Platform> PageAllocator<P> {
             for cpu in 0..P::cpu_count() {
                 all &= zone.set_marks(self.memmap(), CpuId(cpu), marks);
             }
-            all &= zone.set_most(self.memmap(), most >> self.page_size().shift());
+            zone.release_excess(self.memmap());
         }
         all
-    }
-}
-
-impl<P: Platform> Zone<P> {
-    /// Bounds the free memory that stays, and gives back what is above.
-    fn set_most(&self, map: &Memmap, pages: usize) -> bool {
-        let Some(mut core) = self.lock(map) else {
-            return false;
-        };
-        core.keep.set_most(pages);
-        let excess = self.publish_free(&mut core);
-        drop(core);
-        if excess {
-            self.release_excess(map);
-        }
-        true
     }
 }

@@ -16,6 +16,8 @@
 //! Invariants
 //! - `memmap.limit`: page map bytes and resident bits of all pages below the limit are readable.
 
+use super::budget::Budget;
+use super::config::Retention;
 use super::descriptor::{Descriptor, Spacing};
 use super::resident::Resident;
 use super::whole::Whole;
@@ -84,6 +86,7 @@ pub struct Memmap {
     pages: u32,
     /// Bytes of data, counted from the base, whose page map may be read (`memmap.limit`).
     limit: AtomicUsize,
+    budget: Budget,
 }
 
 // SAFETY: addresses of memory that lives as long as the allocator and holds only atomics or
@@ -104,6 +107,7 @@ impl Memmap {
         layout: &Layout,
         page_size: PageSize,
         whole: usize,
+        rule: &Retention,
     ) -> (Self, NonNull<u8>) {
         // SAFETY: obligation 1: all offsets stay inside the reservation.
         let at = |offset: usize| unsafe { reservation.byte_add(offset) };
@@ -124,6 +128,7 @@ impl Memmap {
             page_size,
             pages: pages as u32,
             limit: AtomicUsize::new(0),
+            budget: Budget::new(rule),
         };
         (memmap, at(control))
     }
@@ -161,6 +166,12 @@ impl Memmap {
     #[must_use]
     pub const fn map_limit(&self) -> &AtomicUsize {
         &self.limit
+    }
+
+    /// What all stores of free memory may hold together.
+    #[inline]
+    pub(crate) const fn budget(&self) -> &Budget {
+        &self.budget
     }
 
     /// Which pages of free blocks are resident.

@@ -8,14 +8,16 @@
 //!     │   ├ frontier  pages never used yet
 //!     │   ├ deferred  frees from signal handlers on top of the lock's holder, on a stack
 //!     │   ├ span      giving up address space where a limit was lowered
-//!     │   ├ keep      how much free memory stays resident
+//!     │   ├ keep      how much of it stays resident after falls
 //!     │   └ release   giving the rest back to the system
+//!     ├ budget  what all stores of free memory may hold together
 //!     └ memmap  descriptors, page map, resident bits, all in one reservation
 //!         └ whole   a bit for each free block of the largest order of which nothing is resident
 //! ```
 
 pub mod allocator;
 pub(crate) mod buddy;
+mod budget;
 mod build;
 mod config;
 mod deferred;
@@ -39,6 +41,7 @@ mod zone_size;
 
 pub use allocator::PageAllocator;
 pub use buddy::ORDERS;
+pub use budget::Budget;
 pub use config::{PageConfig, Retention};
 pub use descriptor::{Descriptor, OBJECTS_PER_PAGE_MAX, PageKind, Spacing, flag};
 pub use list::PageList;

@@ -338,7 +338,6 @@ fn config(policy: &str, span: usize) -> PageConfig {
         retention: Retention {
             min_bytes: 64 * PAGE,
             share: 64,
-            max_bytes: 256 * PAGE,
         },
         ..PageConfig::of(&policy)
     }
@@ -387,7 +386,6 @@ fn every_program(span: usize, depth: u32, choices: usize) {
     config.retention = Retention {
         min_bytes: 2 * PAGE,
         share: 0,
-        max_bytes: 2 * PAGE,
     };
     for program in 0..choices.pow(depth) {
         let mut run = Run::new(world(1, 1 << 20), &config);

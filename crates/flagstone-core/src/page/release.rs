@@ -37,37 +37,23 @@ struct Round {
 }
 
 impl<P: Platform> Zone<P> {
-    /// Gives back what is above the bound, down to three quarters of it.
+    /// Gives back what is above the bound, or after a fall above the floor, down to three quarters of
+    /// it.
     #[cold]
     pub(super) fn release_excess(&self, map: &Memmap) -> usize {
         self.release_to(map, |zone, core| {
-            let bound = core.keep.bound(zone.live(core));
-            if core.areas.resident() > bound {
-                bound - bound / 4
-            } else {
-                usize::MAX
+            let (resident, live, now) = (core.areas.resident(), zone.live(core), P::now());
+            match core.keep.is_excess(map.budget(), resident, live, || now) {
+                true => core.keep.target(map.budget(), live, now),
+                false => usize::MAX,
             }
         })
-    }
-
-    /// A second passed: lets the bound fall, and gives back what is above it then.
-    pub(super) fn decay_bound(&self, map: &Memmap) {
-        let Some(mut core) = self.lock(map) else {
-            return;
-        };
-        let live = self.live(&core);
-        core.keep.decay(live, P::now());
-        let excess = self.publish_free(&mut core);
-        drop(core);
-        if excess {
-            self.release_excess(map);
-        }
     }
 
     /// Lowers the bound after a deep fall, and gives back what is above it then.
     pub(super) fn note_fall(&self, map: &Memmap) {
         if let Some(mut core) = self.lock(map) {
-            core.keep.note_fall(P::now());
+            core.keep.note_fall();
         }
         self.release_excess(map);
     }
@@ -143,7 +129,7 @@ impl<P: Platform> Zone<P> {
             core.areas.put_bare::<P>(map, pfn, order);
         }
         core.releasing = false;
-        let _ = self.publish_free(&mut core);
+        let _ = self.publish_free(&mut core, map);
         true
     }
 
@@ -189,8 +175,8 @@ impl<P: Platform> Zone<P> {
         core.releasing = false;
         core.counters.released_pages += round.resident as u64;
         core.counters.release_calls += 1;
-        core.keep.note_released(round.resident, P::now());
-        let _ = self.publish_free(&mut core);
+        core.keep.note_released(round.resident);
+        let _ = self.publish_free(&mut core, map);
         true
     }
 
@@ -202,7 +188,7 @@ impl<P: Platform> Zone<P> {
         };
         if core.releasing && core.giver != P::token() {
             Self::put_back_parked(self.start(), &mut core, map);
-            let _ = self.publish_free(&mut core);
+            let _ = self.publish_free(&mut core, map);
         }
     }
 

@@ -159,7 +159,7 @@ impl<P: Platform> Zone<P> {
             bare_pages: core.areas.bare_pages(),
             bare_blocks: core.areas.bare_blocks(),
             idle_blocks: core.areas.idle_blocks(),
-            keep_pages: core.keep.bound(self.live(&core)),
+            keep_pages: core.keep.bound(map.budget(), self.live(&core)),
             managed_pages: self.size().pages(),
             marks: self.size().marks(),
             below_high: self.flags().has(ZoneFlags::BELOW_HIGH),

@@ -75,7 +75,7 @@ impl<P: Platform> PageAllocator<P> {
             for cpu in 0..P::cpu_count() {
                 zone.decay_pageset(self.memmap(), CpuId(cpu));
             }
-            zone.decay_bound(self.memmap());
+            zone.release_excess(self.memmap());
         }
         true
     }

@@ -18,7 +18,6 @@
 //! empties.
 
 use super::buddy::{FreeAreas, TAILS_MAX, Taken};
-use super::config::PageConfig;
 use super::descriptor::{Descriptor, PageKind};
 use super::keep::Keep;
 use super::list::PageList;
@@ -124,7 +123,7 @@ impl<P: Platform> Zone<P> {
     ///
     /// # Safety
     /// 1. `plan.pagesets` starts `P::cpu_count()` pagesets that live as long as the zone.
-    pub(super) unsafe fn new(plan: &ZonePlan, config: &PageConfig, map: &Memmap) -> Self {
+    pub(super) unsafe fn new(plan: &ZonePlan, map: &Memmap) -> Self {
         Self {
             core: Lock::new(
                 LockKind::Zone,
@@ -135,7 +134,7 @@ impl<P: Platform> Zone<P> {
                     parked_pages: 0,
                     releasing: false,
                     giver: 0,
-                    keep: Keep::new(&config.retention, map.page_size()),
+                    keep: Keep::new(map.page_size()),
                     counters: ZoneCounters::default(),
                 },
             ),
@@ -268,7 +267,7 @@ impl<P: Platform> Zone<P> {
         let taken = self.take(&mut core, map, order)?;
         core.areas.give_back_tail::<P>(map, taken, pages);
         let zeroed = self.hand_out(&mut core, map, taken, pages, PageKind::Run);
-        self.publish_alloc(&mut core);
+        self.publish_alloc(&mut core, map);
         drop(core);
         set_tails(map, taken.pfn, pages);
         Some(Block {
@@ -310,7 +309,7 @@ impl<P: Platform> Zone<P> {
                 .clear(pfn.plus(PageCount(first)), PageCount(len));
         });
         self.put(&mut core, map, pfn, pages, false);
-        let excess = self.publish_free(&mut core);
+        let excess = self.publish_free(&mut core, map);
         drop(core);
         if excess {
             self.release_excess(map);
@@ -374,7 +373,7 @@ impl<P: Platform> Zone<P> {
             self.hand_out(&mut core, map, taken, PageCount(pages), PageKind::Tail);
             at = at.plus(PageCount(pages));
         }
-        self.publish_alloc(&mut core);
+        self.publish_alloc(&mut core, map);
         drop(core);
         set_tails(map, pfn, new);
         true
@@ -421,7 +420,7 @@ impl<P: Platform> Zone<P> {
         let zeroed = taken.released || !map.resident().any(taken.pfn, pages);
         if zeroed {
             core.counters.fresh_pages += pages.0 as u64;
-            core.keep.note_reused(pages.0, P::now);
+            core.keep.note_reused(map.budget(), pages.0, P::now);
         }
         zeroed
     }
@@ -448,10 +447,10 @@ impl<P: Platform> Zone<P> {
     /// below its low watermark counts as reclaiming until it is above the high one
     /// (docs: linux-policies 6.4).
     #[inline]
-    pub(super) fn publish_alloc(&self, core: &mut ZoneCore) {
+    pub(super) fn publish_alloc(&self, core: &mut ZoneCore, map: &Memmap) {
         let in_use = self.used(core);
         self.shared.in_use.store(in_use, Relaxed);
-        core.keep.note_use(in_use);
+        core.keep.note_use(map.budget(), in_use);
         let free = self.free();
         if free <= self.size.high() {
             self.fell_below(free);
@@ -470,13 +469,15 @@ impl<P: Platform> Zone<P> {
     /// Publishes what is read without the lock, after pages came back; answers whether too much
     /// free memory is resident.
     #[inline]
-    pub(super) fn publish_free(&self, core: &mut ZoneCore) -> bool {
+    pub(super) fn publish_free(&self, core: &mut ZoneCore, map: &Memmap) -> bool {
         let in_use = self.used(core);
         self.shared.in_use.store(in_use, Relaxed);
+        core.keep.note_use(map.budget(), in_use);
         if self.flags.load(Relaxed) != 0 && self.free() > self.size.high() {
             self.flags.store(ZoneFlags::NONE.0, Relaxed);
         }
-        !core.releasing && core.areas.resident() > core.keep.bound(self.live(core))
+        let (resident, live) = (core.areas.resident(), self.live(core));
+        !core.releasing && core.keep.is_excess(map.budget(), resident, live, P::now)
     }
 
     /// Pages below the frontier that are neither free nor parked.

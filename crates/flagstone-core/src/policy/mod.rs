@@ -8,7 +8,7 @@
 //!   partial   cpu_partial, min_partial              sheaf     capacity, barn limits
 //!   pcp_marks batch, high_min, high_max             watermarks  min, low, high, promo
 //!   pcp_tuning  how pagesets move: PcpState         classes   general-purpose sizes
-//!   bounds    what may be held within the means     regret    what giving back taught
+//!   bounds    what may be held within the means     allowance  what giving back may cost
 //! ```
 //!
 //! [`Policy`] is a plain value, `Copy`, a few dozen words; the allocator asks it questions when a
@@ -25,9 +25,10 @@
 //! kernel's source or seen on a running one says so.
 //!
 //! Pure integer code: no memory and no platform. State between calls is only in what other layers
-//! embed: [`PcpState`], [`Regret`] and `Bounds`.
+//! embed: [`PcpState`], [`Allowance`] and `Bounds`.
 #![forbid(unsafe_code)]
 
+mod allowance;
 mod bounds;
 mod classes;
 mod cpus;
@@ -38,7 +39,6 @@ mod partial;
 mod pcp_marks;
 mod pcp_tuning;
 mod presets;
-mod regret;
 mod remedies;
 mod runs;
 mod set;
@@ -47,6 +47,7 @@ pub mod slab2007;
 mod watermarks;
 mod within;
 
+pub use allowance::{Allowance, PAGE_NS, SHRINK_NS, SLAB_NS};
 pub(crate) use bounds::Bounds;
 pub use classes::{LargestClass, SizeClasses};
 pub use cpus::{CpuRule, Cpus};
@@ -57,7 +58,6 @@ pub use partial::{CpuPartial, CpuPartialRule, MAX_PARTIAL, MIN_PARTIAL, MinParti
 pub use pcp_marks::{PcpMarks, PcpZone, batch};
 pub use pcp_tuning::{PcpRule, PcpState, UNCAPPED, ZoneFlags};
 pub use presets::{BASES, MODIFIERS, NameError};
-pub use regret::{REGRET_NS, Reach, Regret, SWING_MAX, eighths_off, swing_room};
 pub use remedies::Remedies;
 pub use runs::{Population, RunRule, estimated_live};
 pub use set::{KEYS, SetError, SetProblem};
@@ -125,13 +125,11 @@ pub struct FlagstoneLimits {
     /// Most bytes of objects the full sheaves of one barn may hold, learned from refills that
     /// follow flushes.
     pub barn_bytes_max: usize,
-    /// Bytes all barns of a heap together may hold at any time; a sixteenth of what is in use if
-    /// that is more; while flushes prove to be mistakes up to `barn_bytes_max`, or half of the
-    /// peak in use.
+    /// Bytes all barns of a heap together may hold; a sixteenth of what is in use if that is more.
     pub barns_bytes_quiet: usize,
-    /// Free bytes always kept before memory goes back to the system.
+    /// Least bytes that all stores of free memory together may hold (`page/budget.rs`).
     pub retain_bytes_min: usize,
-    /// Divisor of live bytes: this share of them is kept free too (16 keeps a sixteenth).
+    /// Divisor of the bytes in use: so much may be held if it is more (16: a sixteenth).
     pub retain_share: u32,
     /// Most bytes one CPU's pageset of one zone may keep.
     pub pcp_bytes_max: u64,
@@ -162,8 +160,8 @@ impl FlagstoneLimits {
         sheaf_bytes_busy: 1 << 20,
         sheaf_spread: 8,
         barn_bytes_max: 64 << 20,
-        barns_bytes_quiet: 8 << 20,
-        retain_bytes_min: 8 << 20,
+        barns_bytes_quiet: 4 << 20,
+        retain_bytes_min: 10 << 20,
         retain_share: 16,
         pcp_bytes_max: 8 << 20,
     };

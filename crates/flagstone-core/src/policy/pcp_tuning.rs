@@ -95,6 +95,12 @@ impl PcpRule {
         matches!(self, Self::Flagstone)
     }
 
+    /// Whether a pageset's part of the budget bounds what it holds.
+    #[must_use]
+    pub const fn follows_budget(self) -> bool {
+        matches!(self, Self::Flagstone)
+    }
+
     /// Cap on doublings a kernel of this rule was built with (`PCP_BATCH_SCALE_MAX`).
     #[must_use]
     pub fn default_scale_max(self) -> u8 {

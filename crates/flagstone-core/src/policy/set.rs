@@ -61,10 +61,16 @@ pub const KEYS: &[(&str, &str)] = &[
     ),
     (
         "barns_bytes_quiet",
-        "bytes all barns may hold before flushes prove to be mistakes",
+        "bytes that the barns of all caches may hold; more only as a sixteenth of what is in use",
     ),
-    ("retain_bytes_min", "free bytes always kept"),
-    ("retain_share", "divisor of live bytes kept free; 0 is none"),
+    (
+        "retain_bytes_min",
+        "least bytes that free pages, barns, kept huge blocks and sheaves may hold together; above, memory goes back at once",
+    ),
+    (
+        "retain_share",
+        "the same as a divisor of the bytes in use; 0 is none. Nothing else is kept for later, but 1 MiB of pages for each CPU",
+    ),
 ];
 
 /// Why an override was refused.

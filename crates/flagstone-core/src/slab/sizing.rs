@@ -11,10 +11,8 @@
 //!   barn    16 KiB, or a sheaf of each CPU that comes by
 //!                  ─► doubled      a refill from slabs after flushes to slabs: the barn would
 //!                                  have saved both
-//!   barns   quiet bound ─► raised  the same where the bound of all barns was the reason and no
-//!                                  more was flushed meanwhile than one barn may hold: a swing,
-//!                                  not an end. Falls by an eighth each second; a barn nobody
-//!                                  takes from makes room
+//!   barns   a part of the budget   all together; a barn nobody takes from makes room for one that
+//!                                  is short
 //! ```
 //!
 //! A shrink of the heap starts all of it anew. Racy on purpose: a lost count delays a doubling.
@@ -27,7 +25,6 @@ use super::sheaf::{OwnSheaf, capacity_at_least, capacity_for};
 use super::slabs::Slabs;
 use crate::base::{CacheId, CpuId, NodeId};
 use crate::platform::MAX_CACHES;
-use crate::policy::eighths_off;
 use crate::sync::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 
@@ -62,9 +59,6 @@ const FLUSHES: u64 = 2;
 /// loses batches of a few thousand objects, doubling it gains them.
 const SWING_OBJECTS: u64 = 4096;
 
-/// Nanoseconds between two falls of what was learnt about all barns.
-const SECOND_NS: u64 = 1_000_000_000;
-
 /// How many sheaves a cache uses, and how large.
 #[derive(Debug, Default)]
 pub(crate) struct SheafSizing {
@@ -89,23 +83,16 @@ pub(crate) struct SheafSizing {
     pub makers: AtomicU64,
     /// Bytes of full sheaves a barn of this cache may hold now; zero: only `barn_full` counts.
     pub barn_bytes: AtomicUsize,
-    /// Bytes flushed by all caches when the barn limit last grew.
-    pub flushed_seen: AtomicUsize,
     /// Full sheaves a barn may hold by the policy.
     pub barn_full: AtomicU32,
     /// Empty sheaves a barn may hold by the policy.
     pub barn_empty: AtomicU32,
 }
 
-/// What the barns of all caches hold, and what they were allowed beyond the quiet bound.
+/// What the barns of all caches hold.
 #[derive(Debug, Default)]
 pub(crate) struct BarnsTotal {
     bytes: AtomicUsize,
-    raised: AtomicUsize,
-    peak: AtomicUsize,
-    fell: AtomicU64,
-    /// Bytes that barns had no room for, since the start.
-    flushed: AtomicUsize,
     hand: AtomicU32,
     /// A sheaf was flushed because of the bound of all barns, since a refill last asked.
     refused: AtomicBool,
@@ -269,13 +256,10 @@ impl<P: Engines> Slabs<P> {
     /// Most bytes the barns of all caches may hold together.
     fn barns_bound(&self) -> usize {
         let used = self.pages().in_use().bytes(P::page_size());
-        let total = &self.barns;
-        if used > total.peak.load(Relaxed) {
-            total.peak.store(used, Relaxed);
-        }
-        let quiet = self.bounds.barns_quiet.load(Relaxed).max(used / 16);
-        let most = quiet.max(total.raised.load(Relaxed));
-        most.min(self.bounds.store_bytes.load(Relaxed))
+        let least = self.bounds.barns_quiet.load(Relaxed);
+        least
+            .max(used / 16)
+            .min(self.bounds.store_bytes.load(Relaxed))
     }
 
     /// Whether the barns of all caches together hold what they may.
@@ -289,10 +273,7 @@ impl<P: Engines> Slabs<P> {
             self.barns.refused.store(true, Relaxed);
         }
         self.count_barn_bytes(cache, full, false);
-        let bytes = cache.geometry().size() * full.len() as usize;
-        self.barns.flushed.fetch_add(bytes, Relaxed);
         node.flushes.store(node.flushes.load(Relaxed) + 1, Relaxed);
-        self.let_barns_fall();
     }
 
     /// Whether the bound of all barns fell far below what they hold.
@@ -307,6 +288,20 @@ impl<P: Engines> Slabs<P> {
         used.saturating_sub(self.barns.bytes.load(Relaxed))
     }
 
+    /// Estimates what caches in use hold beside their barns, for the budget: one sheaf within the
+    /// quiet limit for each CPU that came by, since of two about half is free, and the empty slabs.
+    pub(crate) fn estimate_sheaves(&self) {
+        let of = |cache: &Cache| {
+            let (target, quiet) = (cache.sheaf_capacity(), cache.sizing.max.load(Relaxed));
+            let visitors = cache.visitors(P::cpu_count());
+            let slots = (visitors * target.min(quiet)) as usize;
+            let slabs = if visitors > 0 { cache.min_partial() } else { 0 };
+            slots * cache.geometry().size() + slabs as usize * cache.geometry().slab_bytes()
+        };
+        let bytes = self.live_caches().map(of).sum();
+        self.pages().budget().set_sheaves(bytes);
+    }
+
     /// Counts a full sheaf into or out of the barns.
     pub(crate) fn count_barn_bytes(&self, cache: &Cache, sheaf: &OwnSheaf, added: bool) {
         if cache.sizing.barn_bytes.load(Relaxed) == 0 {
@@ -315,8 +310,10 @@ impl<P: Engines> Slabs<P> {
         let bytes = cache.geometry().size() * sheaf.len() as usize;
         if added {
             self.barns.bytes.fetch_add(bytes, Relaxed);
+            self.pages().budget().park(bytes);
         } else {
             self.barns.bytes.fetch_sub(bytes, Relaxed);
+            self.pages().budget().unpark(bytes);
         }
     }
 
@@ -338,14 +335,7 @@ impl<P: Engines> Slabs<P> {
         }
         let max = self.bounds.barn_bytes.load(Relaxed).max(bytes);
         sizing.barn_bytes.store((bytes * 2).min(max), Relaxed);
-        self.let_barns_fall();
-        let total = &self.barns;
-        let flushed = total.flushed.load(Relaxed);
-        let since = flushed.wrapping_sub(sizing.flushed_seen.swap(flushed, Relaxed));
-        if total.refused.swap(false, Relaxed) && since <= max {
-            let raised = self.barns_bound() * 2;
-            let most = max.max(total.peak.load(Relaxed) / 2);
-            total.raised.store(raised.min(most), Relaxed);
+        if self.barns.refused.swap(false, Relaxed) {
             self.empty_cold_barn(cache);
         }
     }
@@ -377,20 +367,6 @@ impl<P: Engines> Slabs<P> {
                 cache.sizing.barn_bytes.store(BARN_BYTES_FIRST, Relaxed);
                 return;
             }
-        }
-    }
-
-    /// Forgets an eighth of what was learnt for each second that passed, at most all of it.
-    pub(crate) fn let_barns_fall(&self) {
-        let total = &self.barns;
-        let (now, fell) = (P::now(), total.fell.load(Relaxed));
-        let seconds = now.saturating_sub(fell) / SECOND_NS;
-        if seconds == 0 {
-            return;
-        }
-        total.fell.store(now, Relaxed);
-        for figure in [&total.raised, &total.peak] {
-            figure.store(eighths_off(figure.load(Relaxed), seconds), Relaxed);
         }
     }
 }

@@ -42,12 +42,12 @@ fn flushes(slabs: &TestSlabs, id: CacheId) -> u64 {
 fn objects_that_go_round_end_in_the_largest_sheaves_and_touch_no_slab_any_more() {
     let (world, slabs) = built("flagstone", cpus(2));
     let id = cache_of(&slabs, 4096);
-    pass_over(&slabs, &world, id, 4000, 60);
+    pass_over(&slabs, &world, id, 1000, 60);
     let quiet = slabs.policy().limits.sheaf_bytes_max / 4096;
     let capacity = slabs.cache(id).sheaf_capacity() as usize;
     assert!(capacity > 6 * quiet, "{capacity}");
     let before = flushes(&slabs, id);
-    pass_over(&slabs, &world, id, 4000, 20);
+    pass_over(&slabs, &world, id, 1000, 20);
     assert_eq!(flushes(&slabs, id), before);
     verify::check_slabs(&slabs).expect("whole");
 }

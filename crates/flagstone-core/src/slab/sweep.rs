@@ -11,9 +11,9 @@
 //! nothing, so whole pages between live objects can be decommitted. They read as zero and fault
 //! in again when an object there is handed out.
 //!
-//! When: after a good deal was flushed into slabs, if idle bytes are a share of what lives. A
-//! sweep that gave back little, or whose pages were soon wanted again, doubles the amount that
-//! must be flushed before the next one, so that a steady program is left alone.
+//! When: after a good deal was flushed into slabs, if idle bytes are a share of what lives and the
+//! allowance pays for it. A sweep that brings little charges its walk, and a hole that is wanted again
+//! its fault, so that a steady program is left alone.
 //!
 //! Invariants
 //! - `sweep.holes-noted`: a slab has `flag::HOLES` exactly while its `spare` names pages given
@@ -30,15 +30,13 @@ use crate::base::{NodeId, PageCount, Pfn};
 use crate::page::flag;
 use crate::policy::Engine;
 use crate::sync::Ordering::Relaxed;
-use core::sync::atomic::{AtomicU32, AtomicUsize};
+use core::sync::atomic::AtomicUsize;
 
 /// Flushed bytes below which a sweep is not worth its calls.
 const FLUSHED_MIN: usize = 4 << 20;
 /// Share of the bytes in use (as a divisor) that must be flushed before a sweep, and that must
 /// be idle to make one worth while.
 const SHARE: usize = 32;
-/// Most doublings of that amount.
-const BACK_OFF_MAX: u32 = 6;
 /// Slabs taken off a list at a time.
 const BATCH: usize = 16;
 /// Pages a slab may have to be swept: what `spare` has bits for.
@@ -49,44 +47,27 @@ const PAGES_MAX: usize = 32;
 pub(crate) struct Sweeps {
     /// Bytes flushed into slabs that can be swept, since the last look.
     pub flushed_bytes: AtomicUsize,
-    /// Pages given back whose slabs were used again since the last sweep.
-    refilled_pages: AtomicUsize,
-    /// Pages the last sweep gave back.
-    last_pages: AtomicUsize,
-    /// Doublings of the amount to be flushed before the next sweep.
-    back_off: AtomicU32,
 }
 
 impl<P: Engines> Slabs<P> {
     /// Sweeps if enough was flushed and enough is idle; called by upkeep.
     pub fn sweep_if_due(&self) {
         let share = FLUSHED_MIN.max(self.pages().live().bytes(P::page_size()) / SHARE);
-        let back_off = self.sweeps.back_off.load(Relaxed);
-        if self.sweeps.flushed_bytes.load(Relaxed) < share << back_off {
+        if self.sweeps.flushed_bytes.load(Relaxed) < share {
+            return;
+        }
+        if !self.pages().budget().affords_sweep(P::now()) {
             return;
         }
         self.sweeps.flushed_bytes.store(0, Relaxed);
         if self.idle_bytes() >= share {
-            self.sweep_now(share, back_off);
+            let before = self.pages().holes().0;
+            let slabs = self.sweep();
+            let gained = self.pages().holes().0.saturating_sub(before);
+            if PageCount(gained).bytes(P::page_size()) < share / 4 {
+                self.pages().budget().charge_slabs(slabs, P::now());
+            }
         }
-    }
-
-    #[inline(never)]
-    fn sweep_now(&self, share: usize, back_off: u32) {
-        let before = self.pages().holes().0;
-        let refilled = self.sweeps.refilled_pages.swap(0, Relaxed);
-        let last = self.sweeps.last_pages.load(Relaxed);
-        self.sweep();
-        let gained = self.pages().holes().0.saturating_sub(before);
-        self.sweeps.last_pages.store(gained, Relaxed);
-        let wasted = refilled > last / 2 && last > 0;
-        let poor = PageCount(gained).bytes(P::page_size()) < share / 4;
-        let next = if wasted || poor {
-            (back_off + 1).min(BACK_OFF_MAX)
-        } else {
-            back_off.saturating_sub(1)
-        };
-        self.sweeps.back_off.store(next, Relaxed);
     }
 
     /// Bytes of slabs that could be swept and hold no live object, less what was given back.
@@ -103,13 +84,19 @@ impl<P: Engines> Slabs<P> {
         idle.saturating_sub(self.pages().holes().bytes(P::page_size()))
     }
 
-    /// Gives back every page of partial slabs on which nothing lives.
-    pub fn sweep(&self) {
+    /// Gives back every page of partial slabs on which nothing lives; answers how many slabs it
+    /// looked through.
+    #[inline(never)]
+    pub fn sweep(&self) -> usize {
+        let mut slabs = 0;
         for cache in self.live_caches().filter(|cache| cache.can_be_swept()) {
             for node in 0..self.node_count() {
-                self.sweep_node(cache, self.node(cache.id(), NodeId(node)));
+                let node = self.node(cache.id(), NodeId(node));
+                slabs += node.nr_partial() as usize;
+                self.sweep_node(cache, node);
             }
         }
+        slabs
     }
 
     fn sweep_node(&self, cache: &Cache, node: &Node) {
@@ -167,9 +154,8 @@ impl<P: Engines> Slabs<P> {
         if slab.descriptor.has(flag::HOLES) {
             let holes = note_holes(slab, 0);
             self.pages().fill_holes(slab.pfn, holes);
-            self.sweeps
-                .refilled_pages
-                .fetch_add(holes.count_ones() as usize, Relaxed);
+            let pages = holes.count_ones() as usize;
+            self.pages().budget().charge_holes(pages, P::now());
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::base::CpuId;
 use crate::page::PageConfig;
+use crate::platform::Platform;
 use crate::platform::testing::{Setup, Testing, World};
 use crate::policy::Policy;
 use crate::slab::CacheRequest;
@@ -88,7 +89,10 @@ fn a_slab_that_goes_back_with_holes_is_no_regret_and_its_holes_are_not_resident(
     free(slabs, cache, kept);
     slabs.pages().drain_pagesets();
     assert_eq!(slabs.pages().holes(), PageCount(0));
-    assert_eq!(slabs.sweeps.refilled_pages.load(Relaxed), 0);
+    assert!(
+        slabs.pages().budget().affords_sweep(Testing::now()),
+        "nothing was charged"
+    );
     let resident = slabs.pages().snapshot().total.free_resident_pages;
     // Of 800 pages 600 are holes; a few more were the sheaves'.
     assert!(resident <= live + 8, "{resident} pages of {live}");
@@ -102,10 +106,15 @@ fn holes_that_objects_are_handed_out_of_count_as_wanted_again() {
     let kept = swept(slabs, cache);
     let holes = slabs.pages().holes().0;
     world.enter(CpuId(0));
+    let soon = Testing::now() + 1;
+    assert!(slabs.pages().budget().affords_sweep(soon));
     let more: Vec<_> = (0..kept.len())
         .map(|_| slabs.alloc(cache).expect("memory"))
         .collect();
-    assert!(slabs.sweeps.refilled_pages.load(Relaxed) > 0);
+    assert!(
+        !slabs.pages().budget().affords_sweep(soon),
+        "holes are charged"
+    );
     assert!(slabs.pages().holes().0 < holes);
     free(slabs, cache, kept.into_iter().chain(more));
 }

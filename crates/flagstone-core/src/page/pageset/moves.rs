@@ -67,7 +67,7 @@ impl<P: Platform> Zone<P> {
             list.push_tail(map, taken.pfn);
             got += 1 << (taken.order.get() - order.get());
         }
-        self.publish_alloc(&mut core);
+        self.publish_alloc(&mut core, map);
         drop(core);
         if runs {
             self.cut(list, map, order);
@@ -139,7 +139,7 @@ impl<P: Platform> Zone<P> {
                 now = now.saturating_sub(moved);
                 left = left.saturating_sub(moved);
             }
-            if self.publish_free(&mut core) {
+            if self.publish_free(&mut core, map) {
                 after = After::ReleaseExcess;
             }
         }
@@ -173,7 +173,7 @@ impl<P: Platform> Zone<P> {
             for run in runs {
                 self.put(&mut core, map, run.pfn, run.pages(), !run.untouched());
             }
-            if self.publish_free(&mut core) {
+            if self.publish_free(&mut core, map) {
                 after = After::ReleaseExcess;
             }
         }

@@ -1,0 +1,145 @@
+//! The budget: what the stores of free memory may hold together.
+//!
+//! ```text
+//!   bound  =  max(min, in use × share)   ≥   free pages + barns + kept huge blocks + sheaves
+//!                                            └ zones ┘    └──── parked ────────┘   └ estimated
+//!   above the bound   goes back always, by whoever freed it
+//!   below             stays; after a deep fall of the heap it goes down to the floor, as far as
+//!                     the allowance pays for it (policy/allowance.rs)
+//! ```
+//!
+//! Pagesets and sheaves have bounds of their own, for each CPU. Sheaves are estimated by upkeep, and
+//! pages make room for them. Plain words; nothing here gives memory back.
+#![forbid(unsafe_code)]
+
+use super::config::Retention;
+use crate::policy::{Allowance, PAGE_NS, SHRINK_NS, SLAB_NS};
+use crate::sync::Ordering::Relaxed;
+use core::sync::atomic::AtomicUsize;
+
+/// What may stay, and what is parked above the page layer.
+#[derive(Debug)]
+pub struct Budget {
+    min: usize,
+    share: usize,
+    /// Most bytes by what the process may use (ADR 0013).
+    most: AtomicUsize,
+    /// Bytes in barns and in kept huge blocks.
+    parked: AtomicUsize,
+    /// Bytes of free objects that sheaves of CPUs may hold.
+    sheaves: AtomicUsize,
+    /// What giving back free pages may cost.
+    pages: Allowance,
+    /// What looking for pages inside slabs and giving those back may cost.
+    sweeps: Allowance,
+}
+
+impl Budget {
+    pub(super) const fn new(rule: &Retention) -> Self {
+        Self {
+            min: rule.min_bytes,
+            share: rule.share,
+            most: AtomicUsize::new(usize::MAX),
+            parked: AtomicUsize::new(0),
+            sheaves: AtomicUsize::new(0),
+            pages: Allowance::new(),
+            sweeps: Allowance::new(),
+        }
+    }
+
+    /// Bytes that may be free while `in_use` bytes are in use.
+    #[inline]
+    #[must_use]
+    pub fn bound(&self, in_use: usize) -> usize {
+        let share = (in_use / 1024).saturating_mul(self.share);
+        self.min.max(share).min(self.most.load(Relaxed))
+    }
+
+    /// Bytes that stay of free pages after a deep fall to `in_use` bytes.
+    ///
+    /// Why a 64th: a fall is followed by more frees, not by allocations; at a 32nd and less the
+    /// floor is a visible part of what is left after frees at random. An eighth of the least bound
+    /// keeps small heaps from giving back page by page.
+    #[inline]
+    #[must_use]
+    pub fn floor(&self, in_use: usize) -> usize {
+        (in_use / 64).max(self.min / 8).min(self.bound(in_use))
+    }
+
+    /// Bytes of free pages that may stay: the bound less what the others hold, and the floor at
+    /// least.
+    #[inline]
+    #[must_use]
+    pub fn room_for_pages(&self, in_use: usize) -> usize {
+        let parked = self.parked.load(Relaxed) + self.sheaves.load(Relaxed);
+        self.bound(in_use)
+            .saturating_sub(parked)
+            .max(self.floor(in_use))
+    }
+
+    /// Bytes parked above the page layer.
+    #[inline]
+    #[must_use]
+    pub fn parked(&self) -> usize {
+        self.parked.load(Relaxed)
+    }
+
+    /// Counts bytes that were parked.
+    #[inline]
+    pub fn park(&self, bytes: usize) {
+        self.parked.fetch_add(bytes, Relaxed);
+    }
+
+    /// Counts bytes that are parked no more.
+    #[inline]
+    pub fn unpark(&self, bytes: usize) {
+        self.parked.fetch_sub(bytes, Relaxed);
+    }
+
+    /// From now on sheaves of CPUs count as `bytes`.
+    pub fn set_sheaves(&self, bytes: usize) {
+        self.sheaves.store(bytes, Relaxed);
+    }
+
+    /// From now on no more than `most` bytes.
+    pub(super) fn set_most(&self, most: usize) {
+        self.most.store(most, Relaxed);
+    }
+
+    /// Whether giving back below the bound is paid for.
+    #[must_use]
+    pub fn affords(&self, now: u64) -> bool {
+        self.pages.affords(now)
+    }
+
+    /// Forgets what pages are owed: what falls was held long enough to pay for itself.
+    pub fn forgive(&self) {
+        self.pages.forgive();
+    }
+
+    /// Whether a sweep is paid for.
+    #[must_use]
+    pub fn affords_sweep(&self, now: u64) -> bool {
+        self.sweeps.affords(now)
+    }
+
+    /// Charges pages that were given back and are wanted again.
+    pub fn charge_pages(&self, pages: usize, now: u64) {
+        self.pages.charge(pages as u64 * PAGE_NS, now);
+    }
+
+    /// Charges pages inside slabs that were given back and are wanted again.
+    pub fn charge_holes(&self, pages: usize, now: u64) {
+        self.sweeps.charge(pages as u64 * PAGE_NS, now);
+    }
+
+    /// Charges emptying all caches.
+    pub fn charge_shrink(&self, now: u64) {
+        self.pages.charge(SHRINK_NS, now);
+    }
+
+    /// Charges a look through slabs.
+    pub fn charge_slabs(&self, slabs: usize, now: u64) {
+        self.sweeps.charge(slabs as u64 * SLAB_NS, now);
+    }
+}
