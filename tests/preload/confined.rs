@@ -76,3 +76,8 @@ fn a_child_forked_while_stores_are_emptied_loses_nothing() {
         "{most} bytes are in use in a child that has none"
     );
 }
+
+#[test]
+fn threads_may_be_moved_between_cpus_while_they_allocate() {
+    says_ok(&compile(SCRATCH, "preload/affinity.c"), &[], 1);
+}
