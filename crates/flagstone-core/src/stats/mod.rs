@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   residency   which pages the system really holds memory for: asked of the world
-//!   survey      one walk over descriptors, sheaves, barns, huge blocks    (walk.rs, loose.rs)
+//!   survey      one walk over sheaves, barns, descriptors, huge blocks    (loose.rs, cached.rs, walk.rs)
 //!     ├ caches  slabinfo's columns, and where the free objects are
 //!     └ ledger  resident bytes by purpose, one line and one sentence each
 //! ```
@@ -11,6 +11,7 @@
 //! read, so a busy heap gives figures that are off by what moved meanwhile, never a fault. It
 //! allocates nothing but address space of its own, which it gives back.
 
+mod cached;
 mod in_use;
 mod ledger;
 mod loose;

@@ -291,13 +291,6 @@ impl<'a> Plan<'a> {
         }
         self.totals.extend(sums);
     }
-
-    /// Writes the document to standard output.
-    pub fn print_json(&self) {
-        let stdout = std::io::BufWriter::new(std::io::stdout().lock());
-        // A closed pipe has already ended the program; nothing else can fail here.
-        let _ = serde_json::to_writer(stdout, self).map(|()| println!());
-    }
 }
 
 fn pcp_row<'a>(named: &'a NamedPolicy, machine: &Machine, zone: &super::ask::Zone) -> PcpRow<'a> {
