@@ -155,7 +155,9 @@ fn subject(name: &str) -> Result<Subject, Failure> {
     let (variables, removed) = settings.variables();
     Ok(Subject {
         name: name.to_owned(),
-        library: Some(preload::library_path(preload::serving(settings.policy_name()))?),
+        library: Some(preload::library_path(preload::serving(
+            settings.policy_name(),
+        ))?),
         variables: variables
             .into_iter()
             .map(|(key, value)| (key.into(), value))

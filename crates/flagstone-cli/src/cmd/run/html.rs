@@ -20,7 +20,10 @@ const CHART_HEIGHT: u32 = 260;
 /// The page.
 pub fn page(outcome: &Outcome) -> String {
     let command = outcome.command.join(" ");
-    let mut page = open("Flagstone run", &format!("Where the memory of {command} was"));
+    let mut page = open(
+        "Flagstone run",
+        &format!("Where the memory of {command} was"),
+    );
     page.push_str(&header(outcome).into_string());
     header_ends(&mut page);
     let main = html! {
@@ -165,10 +168,15 @@ fn timeline(timeline: &Timeline) -> Markup {
     if timeline.samples.is_empty() {
         return html! {};
     }
-    let largest = timeline.samples.iter().max_by_key(|sample| sample.rss_bytes);
+    let largest = timeline
+        .samples
+        .iter()
+        .max_by_key(|sample| sample.rss_bytes);
     let words = largest.map_or(String::new(), |sample| {
         let told = PARTS.iter().zip(parts(&shares(sample)));
-        let told: Vec<String> = told.map(|(part, b)| format!("{part} {}", size(b))).collect();
+        let told: Vec<String> = told
+            .map(|(part, b)| format!("{part} {}", size(b)))
+            .collect();
         format!("Largest at {:.2} s: {}", sample.at_s, told.join(", "))
     });
     let title = "Memory over time";
@@ -192,7 +200,10 @@ fn picture(timeline: &Timeline) -> Value {
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     let end = timeline.resident.last().map_or(0.0, |point| point.at_s);
     let mut areas: Vec<Value> = Vec::new();
-    let last = timeline.samples.last().map(|last| (last, end.max(last.at_s)));
+    let last = timeline
+        .samples
+        .last()
+        .map(|last| (last, end.max(last.at_s)));
     let all = timeline.samples.iter().map(|sample| (sample, sample.at_s));
     for (sample, at_s) in all.chain(last) {
         for (index, (part, bytes)) in PARTS.iter().zip(parts(&shares(sample))).enumerate() {
@@ -255,7 +266,11 @@ fn ledger(outcome: &Outcome) -> Markup {
     }
     rows.retain(|row| row.1 > 0 || row.2 > 0);
     rows.sort_by_key(|row| std::cmp::Reverse((row.1, row.2)));
-    let now = if outcome.at_exit { "at exit" } else { "last sample" };
+    let now = if outcome.at_exit {
+        "at exit"
+    } else {
+        "last sample"
+    };
     html! {
         section id="ledger" {
             h2 { "Where its memory was" }
@@ -307,7 +322,14 @@ fn processes(processes: &[Process]) -> Markup {
 
 fn caches(caches: &[Cache]) -> Markup {
     let heads = [
-        "name", "active", "objects", "object size", "slabs", "pinned slabs", "size", "waste",
+        "name",
+        "active",
+        "objects",
+        "object size",
+        "slabs",
+        "pinned slabs",
+        "size",
+        "waste",
     ];
     html! {
         section id="caches" {
