@@ -198,7 +198,10 @@ fn prepared(subject: &Subject, program: &Path, words: &[OsString]) -> Command {
     }
     command.envs(subject.variables.iter().cloned());
     if let Some(library) = &subject.library {
-        command.env("LD_PRELOAD", super::child::preload_list(std::slice::from_ref(library)));
+        command.env(
+            "LD_PRELOAD",
+            super::child::preload_list(std::slice::from_ref(library)),
+        );
     }
     command
 }

@@ -44,7 +44,11 @@ pub fn page(outcome: &Outcome) -> String {
 fn contents(outcome: &Outcome) -> Markup {
     let all = [
         ("try", "Try", !outcome.tries.is_empty()),
-        ("timeline", "Memory over time", !outcome.timeline.samples.is_empty()),
+        (
+            "timeline",
+            "Memory over time",
+            !outcome.timeline.samples.is_empty(),
+        ),
         ("ledger", "Ledger", true),
         ("processes", "Processes", !outcome.processes.is_empty()),
         ("caches", "Caches", true),
@@ -185,7 +189,7 @@ fn timeline(timeline: &Timeline) -> Markup {
             h2 { (title) }
             figure {
                 figcaption { "Resident MiB by second" }
-                (PreEscaped(drawing("timeline-chart", "vega-lite", title, &words, &picture(timeline))))
+                (PreEscaped(drawing("timeline-chart", "vega-lite", title, &words, &picture(timeline, &format!("{title}. {words}")))))
             }
             p class="note" {
                 "Areas: the ledger at each sample, which the program's own slow paths take when its "
@@ -196,7 +200,7 @@ fn timeline(timeline: &Timeline) -> Markup {
     }
 }
 
-fn picture(timeline: &Timeline) -> Value {
+fn picture(timeline: &Timeline, description: &str) -> Value {
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     let end = timeline.resident.last().map_or(0.0, |point| point.at_s);
     let mut areas: Vec<Value> = Vec::new();
@@ -228,7 +232,7 @@ fn picture(timeline: &Timeline) -> Value {
     json!({
         "width": "container", "height": CHART_HEIGHT,
         "autosize": { "type": "fit-x", "contains": "padding" },
-        "description": "Memory over time",
+        "description": description,
         "config": look(),
         "layer": [
             {

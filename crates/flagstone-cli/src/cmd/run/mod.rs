@@ -116,7 +116,9 @@ pub fn run(args: &Args) -> Outcome {
         .into_iter()
         .map(|(name, value)| (name.into(), Some(value)));
     let removed = removed.into_iter().map(|name| (name.into(), None));
-    let all = args.all.then(|| ("FLAGSTONE_RUN_ALL".into(), Some("1".into())));
+    let all = args
+        .all
+        .then(|| ("FLAGSTONE_RUN_ALL".into(), Some("1".into())));
     let variables: Vec<_> = set.chain(removed).chain([report]).chain(all).collect();
     let ended = match child::run(&child::Start {
         program: &program,
