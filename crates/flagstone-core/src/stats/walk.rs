@@ -8,9 +8,9 @@
 //! Heads say how long their block is. A head that changes under the walk may give a length of
 //! the past: then pages are met that head nothing, and counted as unplaced.
 
+use super::counts::CacheSurvey;
 use super::ledger::{Ledger, Line};
 use super::residency::PageBits;
-use super::survey::CacheSurvey;
 use crate::base::{CacheId, Order, PageCount, Pfn};
 use crate::page::{Descriptor, PageKind, flag};
 use crate::platform::MAX_CACHES;
