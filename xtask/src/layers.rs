@@ -67,12 +67,7 @@ const CRATES: [(&str, &[&str], bool); 11] = [
     ),
     (
         "flagstone-cli",
-        &[
-            "flagstone-core",
-            "flagstone-kernels",
-            "flagstone-sim",
-            "flagstone-trace",
-        ],
+        &["flagstone-core", "flagstone-sim", "flagstone-trace"],
         true,
     ),
 ];

@@ -4,7 +4,8 @@
 //! compared with a real kernel; flagstone's own caches ask through their creation flags.
 #![forbid(unsafe_code)]
 
-use flagstone_core::policy::{LayoutRule, SheafRule};
+use super::layout::LayoutRule;
+use super::sheaf::SheafRule;
 
 /// What is special about one kernel cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,0 +1,356 @@
+//! The answer: where the memory was in one sentence, and what to try, each with its gain and cost.
+//!
+//! ```text
+//!   ledger lines ─► Shares: held · rounding · fragmented · cached · allocator · outside
+//!   Shares       ─► sentence          Shares, caches, mappings ─► Try, largest gain first
+//! ```
+//!
+//! Gains are computed from this run's ledger and are upper bounds; `run --compare` measures them.
+
+use super::document::Outcome;
+use super::reports::{Kind, LedgerLine, Report};
+use crate::terminal::{percent, size};
+use flagstone_core::stats::Line;
+use serde::Serialize;
+
+/// Parts smaller than this share of the whole are not worth a word.
+const WORDS_SHARE: u64 = 100;
+/// A change is worth trying if it may gain this share of the resident size ...
+const WORTH_SHARE: u64 = 10;
+/// ... and this many bytes.
+const WORTH_BYTES: u64 = 4 << 20;
+
+/// Resident bytes of one moment by what a reader can do about them. The sum is the resident size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Shares {
+    /// Asked for and not freed.
+    pub held_bytes: u64,
+    /// Size classes, slab tails, ends of pages.
+    pub rounding_bytes: u64,
+    /// Free objects between objects in use.
+    pub fragmented_bytes: u64,
+    /// Free and at hand: sheaves, barns, what those pin, empty slabs, free pages.
+    pub cached_bytes: u64,
+    /// The allocator's own data.
+    pub allocator_bytes: u64,
+    /// Not the heap's.
+    pub outside_bytes: u64,
+}
+
+impl Shares {
+    /// Sorts ledger lines.
+    pub fn of(lines: &[LedgerLine]) -> Self {
+        Self::of_lines(Line::ALL.map(|line| (line, bytes(lines, line))))
+    }
+
+    /// Sums up lines.
+    pub fn of_lines(lines: impl IntoIterator<Item = (Line, u64)>) -> Self {
+        let mut shares = Self::default();
+        for (line, bytes) in lines {
+            *match line {
+                Line::Live | Line::Runs | Line::Huge => &mut shares.held_bytes,
+                Line::Rounding | Line::SlabTail | Line::RunRounding | Line::HugeRounding => {
+                    &mut shares.rounding_bytes
+                }
+                Line::PartialSlabs => &mut shares.fragmented_bytes,
+                Line::Sheaves
+                | Line::Barns
+                | Line::Pinned
+                | Line::EmptySlabs
+                | Line::Pagesets
+                | Line::FreePages => &mut shares.cached_bytes,
+                Line::Memmap | Line::SheafMemory | Line::Own | Line::Unplaced => {
+                    &mut shares.allocator_bytes
+                }
+                Line::NonHeap => &mut shares.outside_bytes,
+            } += bytes;
+        }
+        shares
+    }
+
+    /// All of it.
+    pub fn total(&self) -> u64 {
+        self.held_bytes + self.cost() + self.outside_bytes
+    }
+
+    /// What the allocator needs beside what the program holds.
+    pub fn cost(&self) -> u64 {
+        self.rounding_bytes + self.fragmented_bytes + self.cached_bytes + self.allocator_bytes
+    }
+
+    /// `the program held A; rounding cost B, caching and free pages C; D lay outside the heap`.
+    fn words(&self) -> String {
+        let least = self.total() / WORDS_SHARE;
+        let mut parts = [
+            ("rounding", self.rounding_bytes),
+            ("free objects between used ones", self.fragmented_bytes),
+            ("caching and free pages", self.cached_bytes),
+            ("the allocator's own data", self.allocator_bytes),
+        ];
+        parts.sort_by_key(|&(_, bytes)| std::cmp::Reverse(bytes));
+        let mut told: Vec<String> = Vec::new();
+        for (name, bytes) in parts.into_iter().filter(|&(_, b)| b > 0 && b >= least) {
+            let verb = if told.is_empty() { " cost" } else { "" };
+            told.push(format!("{name}{verb} {}", size(bytes)));
+        }
+        let costs = if told.is_empty() {
+            format!("the allocator cost {}", size(self.cost()))
+        } else {
+            told.join(", ")
+        };
+        format!(
+            "the program held {}; {costs}; {} lay outside the heap",
+            size(self.held_bytes),
+            size(self.outside_bytes)
+        )
+    }
+}
+
+/// The sentence about a process: its peak, and its end where most of that is not the program's.
+pub fn sentence(report: &Report) -> String {
+    let peak = Shares::of(&report.peak.ledger);
+    let mut text = format!("At its peak ({}) {}.", size(peak.total()), peak.words());
+    let seen = report.peak_bytes();
+    if seen > peak.total() + peak.total() / 20 + WORTH_BYTES {
+        text.push_str(&format!(" Between two samples it reached {}.", size(seen)));
+    }
+    let end = Shares::of(&report.ledger);
+    let idle = end.fragmented_bytes + end.cached_bytes;
+    if end != peak && idle >= WORTH_BYTES && idle >= end.total() / 4 {
+        let when = if report.at_exit {
+            "At its end"
+        } else {
+            "At its last sample"
+        };
+        text.push_str(&format!(" {when} ({}) {}.", size(end.total()), end.words()));
+    }
+    text
+}
+
+/// A change worth trying.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Try {
+    /// Stable name of the rule.
+    pub rule: &'static str,
+    /// What to type.
+    pub change: String,
+    /// What in this run calls for it.
+    pub because: String,
+    /// What it should bring.
+    pub gain: String,
+    /// Its upper bound in bytes, where it is memory.
+    pub gain_bytes: Option<u64>,
+    /// What it costs.
+    pub cost: String,
+}
+
+/// A runtime with a heap of its own, which the ledger sees as anonymous mappings.
+struct Runtime {
+    rule: &'static str,
+    /// How names of its programs begin.
+    programs: &'static [&'static str],
+    /// Set already if this variable is.
+    variable: &'static str,
+    change: &'static str,
+    what: &'static str,
+    gain: &'static str,
+    cost: &'static str,
+}
+
+const RUNTIMES: [Runtime; 4] = [
+    Runtime {
+        rule: "python-malloc",
+        programs: &["python", "pypy", "gunicorn", "uwsgi", "celery", "uvicorn"],
+        variable: "PYTHONMALLOC",
+        change: "PYTHONMALLOC=malloc",
+        what: "Python keeps small objects in arenas that it maps itself",
+        gain: "moves into the ledger, and freed objects are given back",
+        cost: "each small object is a call of malloc: some per cent more time",
+    },
+    Runtime {
+        rule: "php-malloc",
+        programs: &["php"],
+        variable: "USE_ZEND_ALLOC",
+        change: "USE_ZEND_ALLOC=0",
+        what: "PHP keeps its values in chunks that it maps itself",
+        gain: "moves into the ledger, and freed values are given back",
+        cost: "PHP no longer drops a request's memory at once: more time; memory_limit is not kept",
+    },
+    Runtime {
+        rule: "node-heap",
+        programs: &["node", "nodejs"],
+        variable: "NODE_OPTIONS",
+        change: "node --max-old-space-size=MIB",
+        what: "V8 keeps JavaScript objects in a heap that it maps itself",
+        gain: "is bounded by it; process.memoryUsage() tells its parts",
+        cost: "more garbage collections; the program ends if the bound is too low",
+    },
+    Runtime {
+        rule: "java-heap",
+        programs: &["java"],
+        variable: "JAVA_TOOL_OPTIONS",
+        change: "java -Xmx… -XX:NativeMemoryTracking=summary",
+        what: "the JVM keeps objects, code and metadata in mappings of its own",
+        gain: "is bounded by -Xmx; jcmd PID VM.native_memory tells its parts",
+        cost: "more garbage collections; tracking costs 5 to 10 % of time",
+    },
+];
+
+/// What to try for this run, largest gain first; `all` says that every process is shown already.
+pub fn tries(main: &Report, outcome: &Outcome, set: impl Fn(&str) -> bool) -> Vec<Try> {
+    let mut found = Vec::new();
+    found.extend(runtime(main, set));
+    found.extend(cached(main));
+    found.extend(fragmented(main));
+    found.extend(rounded(main));
+    found.sort_by_key(|one: &Try| std::cmp::Reverse(one.gain_bytes));
+    found.extend(every_process(main, outcome));
+    found
+}
+
+fn worth(bytes: u64, of: u64) -> bool {
+    bytes >= WORTH_BYTES && bytes >= of / WORTH_SHARE
+}
+
+fn runtime(main: &Report, set: impl Fn(&str) -> bool) -> Option<Try> {
+    let starts = |name: &&str| main.program.starts_with(*name);
+    let runtime = RUNTIMES
+        .iter()
+        .find(|runtime| runtime.programs.iter().any(|name| starts(name)))?;
+    let anonymous = Kind::bytes_of(&main.peak.outside, Kind::ANONYMOUS);
+    if set(runtime.variable) || !worth(anonymous, Shares::of(&main.peak.ledger).total()) {
+        return None;
+    }
+    Some(Try {
+        rule: runtime.rule,
+        change: runtime.change.to_owned(),
+        because: format!(
+            "{}: {} of anonymous mappings",
+            runtime.what,
+            size(anonymous)
+        ),
+        gain: format!("up to {} {}", size(anonymous), runtime.gain),
+        gain_bytes: Some(anonymous),
+        cost: runtime.cost.to_owned(),
+    })
+}
+
+/// The bytes of a line.
+fn bytes(lines: &[LedgerLine], line: Line) -> u64 {
+    let named = lines.iter().filter(|found| found.line == line.name());
+    named.map(|found| found.bytes).sum()
+}
+
+fn cached(main: &Report) -> Option<Try> {
+    let of = |line| bytes(&main.ledger, line);
+    let objects = of(Line::Sheaves) + of(Line::Barns) + of(Line::Pinned);
+    let pages = of(Line::Pagesets) + of(Line::FreePages);
+    let total = Shares::of(&main.ledger).total();
+    if worth(objects, total) && objects >= pages {
+        let cache = main.caches.iter().max_by_key(|cache| cache.pinned_bytes)?;
+        let pinned = of(Line::Pinned);
+        let where_ = if pinned > 0 {
+            format!(
+                "; the cached objects pin {} of free ones in their slabs, most in {} ({} of {} slabs)",
+                size(pinned),
+                cache.name,
+                cache.pinned_slabs,
+                cache.slabs
+            )
+        } else {
+            String::new()
+        };
+        return Some(Try {
+            rule: "smaller-sheaves",
+            change: "--set sheaf_capacity=16".to_owned(),
+            because: format!(
+                "{} of free objects are cached in sheaves and barns{where_}",
+                size(objects - pinned)
+            ),
+            gain: format!("at most {} less", size(objects)),
+            gain_bytes: Some(objects),
+            cost: "more refills, each with a lock of the node".to_owned(),
+        });
+    }
+    worth(pages, total).then(|| Try {
+        rule: "fewer-free-pages",
+        change: "--set retain_bytes_min=1M --set retain_share=0".to_owned(),
+        because: format!(
+            "{} of free pages are kept for the next request",
+            size(pages)
+        ),
+        gain: format!("at most {} less", size(pages)),
+        gain_bytes: Some(pages),
+        cost: "memory that is needed again is asked of the system again: page faults".to_owned(),
+    })
+}
+
+fn fragmented(main: &Report) -> Option<Try> {
+    let lost = bytes(&main.ledger, Line::PartialSlabs);
+    let cache = main.caches.iter().max_by_key(|cache| {
+        // Free objects that are neither cached nor in empty or pinned slabs.
+        cache.free_in_slabs * cache.size - cache.pinned_bytes.min(cache.free_in_slabs * cache.size)
+    })?;
+    if !worth(lost, Shares::of(&main.ledger).total()) {
+        return None;
+    }
+    Some(Try {
+        rule: "smaller-slabs",
+        change: "--set slab_max_order=0".to_owned(),
+        because: format!(
+            "{} is free between objects in use, most in {}: {} in use in {} slabs of {}",
+            size(lost),
+            cache.name,
+            cache.active,
+            cache.slabs,
+            size(cache.pages * main.pages.page_bytes)
+        ),
+        gain: format!("at most {} less: a smaller slab empties sooner", size(lost)),
+        gain_bytes: Some(lost),
+        cost: "list and zone locks are taken more often".to_owned(),
+    })
+}
+
+fn rounded(main: &Report) -> Option<Try> {
+    let lines = &main.peak.ledger;
+    let lost = bytes(lines, Line::Rounding);
+    let cache = main
+        .caches
+        .iter()
+        .filter(|cache| !cache.internal)
+        .max_by_key(|cache| {
+            let asked = cache.mean_requested.unwrap_or(cache.object_size);
+            cache.active * cache.object_size.saturating_sub(asked)
+        })?;
+    let asked = cache.mean_requested?;
+    worth(lost, Shares::of(lines).total()).then(|| Try {
+        rule: "fitting-sizes",
+        change: "in the program: sizes closer below a size class".to_owned(),
+        because: format!(
+            "size classes cost {}; most in {}: objects of {} B for requests of {asked} B on average",
+            size(lost),
+            cache.name,
+            cache.object_size
+        ),
+        gain: format!("at most {} less ({} of the peak)", size(lost), percent(lost, main.peak.rss_bytes)),
+        gain_bytes: Some(lost),
+        cost: "a change of the program".to_owned(),
+    })
+}
+
+fn every_process(main: &Report, outcome: &Outcome) -> Option<Try> {
+    let children = outcome.children_peak_rss_kib? * 1024;
+    let larger = children > main.peak_bytes();
+    (larger && outcome.processes.is_empty()).then(|| Try {
+        rule: "every-process",
+        change: "flagstone run --all -- …".to_owned(),
+        because: format!(
+            "a child peaked at {}, this process at {}",
+            size(children),
+            size(main.peak_bytes())
+        ),
+        gain: "a ledger of every process".to_owned(),
+        gain_bytes: None,
+        cost: "about 2 ms for each fork".to_owned(),
+    })
+}

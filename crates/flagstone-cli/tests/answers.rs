@@ -1,0 +1,320 @@
+//! What `flagstone run` says first: the answer, every process, comparisons, documents on stdout.
+
+#[path = "support/run.rs"]
+mod support;
+
+#[path = "support/browser.rs"]
+mod browser;
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::Command;
+use support::{bytes_of, document, flagstone, installed, run, sum, text};
+
+/// Forks two workers that grow, each to another size, while their parent stays small.
+const PRE_FORK: &str = r#"
+import os, sys, time
+workers = []
+for megabytes in (24, 48):
+    pid = os.fork()
+    if pid == 0:
+        block = b"x" * (megabytes << 20)
+        sys.stdout.write("worker %d\n" % megabytes)
+        sys.stdout.flush()
+        os._exit(0)
+    workers.append(pid)
+for pid in workers:
+    os.waitpid(pid, 0)
+sys.exit(3)
+"#;
+
+#[test]
+fn own_peak_and_childrens_peak_are_told_apart() {
+    let Some(python) = installed("python3") else {
+        return;
+    };
+    let (output, document) = document(&[python.to_str().expect("text"), "-c", PRE_FORK]);
+    assert_eq!(output.status.code(), Some(3));
+    let kib = |field: &str| document[field].as_u64().expect("KiB");
+    let (own, children) = (kib("own_peak_rss_kib"), kib("children_peak_rss_kib"));
+    assert!(children > 48 << 10, "the larger worker: {children}");
+    assert!(own < 40 << 10, "the parent never held a block: {own}");
+    assert_eq!(kib("peak_rss_kib").max(children), kib("peak_rss_kib"));
+    let at_peak = sum(&document["ledger_at_peak"]);
+    assert!(
+        at_peak <= own as f64 * 1024.0 * 1.02,
+        "the ledger is of the own process"
+    );
+    let shown = text(&output.stderr);
+    let first = shown.lines().find(|line| line.starts_with("flagstone:"));
+    assert!(
+        first.is_some_and(|line| line.contains("largest child")),
+        "{shown}"
+    );
+    assert!(
+        shown.contains("run --all"),
+        "it says how to see them: {shown}"
+    );
+}
+
+#[test]
+fn all_gives_every_forked_worker_a_ledger_and_changes_nothing_for_the_command() {
+    let Some(python) = installed("python3") else {
+        return;
+    };
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("run.json");
+    let output = flagstone()
+        .args(["--all", "--json"])
+        .arg(&file)
+        .arg("--")
+        .arg(python)
+        .args(["-c", PRE_FORK])
+        .output()
+        .expect("started");
+    assert_eq!(output.status.code(), Some(3));
+    let mut lines: Vec<String> = text(&output.stdout).lines().map(str::to_owned).collect();
+    lines.sort();
+    assert_eq!(lines, ["worker 24", "worker 48"]);
+    let bytes = std::fs::read(&file).expect("written");
+    let document: Value = serde_json::from_slice(&bytes).expect("one document");
+    let processes = document["processes"].as_array().expect("an array");
+    assert_eq!(processes.len(), 3);
+    let mut held: Vec<u64> = processes
+        .iter()
+        .map(|process| {
+            assert_eq!(process["state"], "ended", "{process}");
+            let resident = process["peak_sample_rss_bytes"].as_f64().expect("bytes");
+            let off = (sum(&process["ledger_at_peak"]) - resident).abs() / resident;
+            assert!(off <= 0.02, "{:.2} % off", off * 100.0);
+            process["answer"]["at_peak"]["held_bytes"]
+                .as_u64()
+                .expect("bytes")
+                >> 20
+        })
+        .collect();
+    held.sort_unstable();
+    assert!(
+        held[0] < 24 && (24..48).contains(&held[1]) && held[2] >= 48,
+        "{held:?}"
+    );
+    assert!(text(&output.stderr).contains("Every process"));
+}
+
+#[test]
+fn a_worker_that_waits_until_it_is_killed_leaves_a_ledger_with_all() {
+    let Some(python) = installed("python3") else {
+        return;
+    };
+    let program = "import os, signal\nr, w = os.pipe()\npid = os.fork()\nif pid == 0:\n    \
+                   os.write(w, b'x')\n    signal.pause()\nos.read(r, 1)\nos.kill(pid, 9)\n\
+                   os.waitpid(pid, 0)\n";
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("run.json");
+    let output = flagstone()
+        .args(["--all", "--quiet"])
+        .arg(format!("--json={}", file.display()))
+        .arg("--")
+        .arg(python)
+        .args(["-c", program])
+        .output()
+        .expect("started");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let bytes = std::fs::read(&file).expect("written");
+    let document: Value = serde_json::from_slice(&bytes).expect("one document");
+    let processes = document["processes"].as_array().expect("an array");
+    let killed = processes
+        .iter()
+        .find(|process| process["state"] == "killed");
+    let killed = killed.expect("the worker left a ledger");
+    assert!(sum(&killed["ledger"]) > 1e6);
+}
+
+#[test]
+fn what_only_cached_objects_hold_is_pinned_and_no_fragmentation() {
+    let Some(compiler) = installed("g++") else {
+        return;
+    };
+    let directory = tempfile::tempdir().expect("a directory");
+    let source = directory.path().join("flush.cc");
+    // As a store after a flush: everything is free, but each CPU keeps some objects at hand.
+    std::fs::write(
+        &source,
+        "#include <cstdlib>\n#include <vector>\n#include <unistd.h>\nint main() {\n\
+         std::vector<void *> all;\n for (int i = 0; i < 200000; i++) all.push_back(malloc(200));\n\
+         for (size_t i = 0; i < all.size(); i++) free(all[(i * 7919) % all.size()]);\n _exit(0);\n}\n",
+    )
+    .expect("written");
+    let program = directory.path().join("flush");
+    let built = Command::new(compiler)
+        .args(["-O1", "-o"])
+        .args([&program, &source])
+        .status()
+        .expect("started");
+    assert!(built.success());
+    let (output, document) = document(&[program.to_str().expect("text")]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let ledger = &document["ledger"];
+    let pinned = bytes_of(ledger, "pinned_by_cached");
+    let fragmented = bytes_of(ledger, "free_in_partial_slabs");
+    assert!(
+        pinned > 100_000.0,
+        "cached objects of scattered slabs: {pinned}"
+    );
+    assert!(fragmented < pinned / 4.0, "{fragmented} beside {pinned}");
+}
+
+#[test]
+fn what_lies_outside_the_heap_is_split_by_what_is_mapped() {
+    let Some(python) = installed("python3") else {
+        return;
+    };
+    let python = python.to_str().expect("text");
+    let program = "x = [str(i) * 3 for i in range(200000)]";
+    let (output, document) = document(&[python, "-c", program]);
+    for (kinds, ledger) in [("outside", "ledger"), ("outside_at_peak", "ledger_at_peak")] {
+        let kinds = document[kinds].as_array().expect("kinds");
+        let sum: u64 = kinds.iter().filter_map(|kind| kind["bytes"].as_u64()).sum();
+        assert_eq!(sum as f64, bytes_of(&document[ledger], "non_heap"));
+        let of = |name: &str| {
+            let kind = kinds.iter().find(|kind| kind["kind"] == name);
+            kind.and_then(|kind| kind["bytes"].as_u64())
+                .expect("the kind")
+        };
+        assert!(of("program") > 1 << 20, "the interpreter and its libraries");
+        assert!(of("stacks") > 0);
+    }
+    let at_peak = document["outside_at_peak"].as_array().expect("kinds");
+    let anonymous = at_peak.iter().find(|kind| kind["kind"] == "anonymous");
+    let anonymous = anonymous.expect("the kind")["bytes"].as_u64();
+    assert!(anonymous > Some(8 << 20), "Python's arenas: {anonymous:?}");
+    let hint = text(&output.stderr);
+    assert!(hint.contains("PYTHONMALLOC=malloc"), "{hint}");
+    let (output, _) = self::document(&["env", "PYTHONMALLOC=malloc", python, "-c", program]);
+    let shown = text(&output.stderr);
+    assert!(
+        !shown.contains("1. PYTHONMALLOC"),
+        "it is set already: {shown}"
+    );
+}
+
+#[test]
+fn a_document_on_standard_output_is_there_alone() {
+    for json in [&["--json"][..], &["--json", "-"], &["--json=-"]] {
+        let output = flagstone()
+            .args(json)
+            .args(["--quiet", "--", "sh", "-c", "echo mine; exit 4"])
+            .output()
+            .expect("started");
+        assert_eq!(output.status.code(), Some(4));
+        let document: Value = serde_json::from_slice(&output.stdout).expect("one document");
+        assert_eq!(document["exit"], 4);
+        assert_eq!(text(&output.stderr), "mine\n", "{json:?}");
+    }
+    assert!(!Path::new("-").exists());
+}
+
+#[test]
+fn the_answer_comes_first_and_its_figures_add_up() {
+    let (output, document) = document(&["sh", "-c", "true"]);
+    let shown = text(&output.stderr);
+    let at = |what: &str| {
+        shown
+            .find(what)
+            .unwrap_or_else(|| panic!("{what}: {shown}"))
+    };
+    assert!(at("At its peak") < at("Where its memory was"));
+    let shares = document["answer"]["at_peak"].as_object().expect("shares");
+    let total: u64 = shares.values().filter_map(Value::as_u64).sum();
+    assert_eq!(total as f64, sum(&document["ledger_at_peak"]));
+    let timeline = document["timeline"]["samples"].as_array().expect("samples");
+    assert!(!timeline.is_empty());
+    for sample in timeline {
+        let lines = sample["ledger"].as_array().expect("lines").len();
+        assert_eq!(
+            lines,
+            document["timeline"]["lines"]
+                .as_array()
+                .expect("names")
+                .len()
+        );
+    }
+}
+
+#[test]
+fn compare_runs_the_command_on_each_allocator_in_turns() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("compare.json");
+    let log = directory.path().join("log");
+    let script = format!("echo ${{FLAGSTONE_POLICY:-none}} >> {}", log.display());
+    let output = flagstone()
+        .args(["--compare", "glibc,flagstone,7.0", "--runs", "2", "--json"])
+        .arg(&file)
+        .args(["--", "sh", "-c", &script])
+        .output()
+        .expect("started");
+    let shown = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(
+        shown.lines().all(|line| line.chars().count() <= 80),
+        "{shown}"
+    );
+    let order = std::fs::read_to_string(&log).expect("every run wrote a line");
+    let round = ["none", "flagstone", "linux-7.0"];
+    assert_eq!(
+        order.lines().collect::<Vec<_>>(),
+        round.repeat(3),
+        "in turns"
+    );
+    let bytes = std::fs::read(&file).expect("written");
+    let document: Value = serde_json::from_slice(&bytes).expect("one document");
+    assert_eq!(document["schema"], "flagstone.compare/1");
+    let rows = document["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 3);
+    for row in rows {
+        assert_eq!((&row["runs"], &row["failed_runs"]), (&2.into(), &0.into()));
+        assert!(row["minor_faults"]["median"].as_f64() > Some(0.0));
+    }
+}
+
+#[test]
+fn compare_says_what_is_wrong_before_anything_runs() {
+    for (list, word) in [
+        ("glibcc", "did you mean 'glibc'?"),
+        ("/no/such.so", "no such library"),
+        ("flagstoen", "did you mean 'flagstone'?"),
+    ] {
+        let output = run(&["--compare", list, "--", "false"]);
+        let line = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{line}");
+        assert!(line.lines().count() == 1 && line.contains(word), "{line}");
+    }
+    let output = run(&["--compare", "glibc", "--runs", "1", "--", "false"]);
+    assert_eq!(
+        output.status.code(),
+        Some(1),
+        "a run that fails is a finding"
+    );
+    assert!(text(&output.stdout).contains("1 of 1 runs failed"));
+}
+
+#[test]
+fn the_html_report_shows_the_answer_and_draws_memory_over_time() {
+    let Some(python) = installed("python3") else {
+        return;
+    };
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("run.html");
+    let output = flagstone()
+        .args(["--quiet", "--all", "--html"])
+        .arg(&file)
+        .arg("--")
+        .arg(python)
+        .args(["-c", PRE_FORK])
+        .output()
+        .expect("started");
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+    let page = std::fs::read_to_string(&file).expect("written");
+    assert!(page.contains("At its peak") && page.contains("Every process"));
+    browser::drawn(&file);
+}

@@ -1,0 +1,62 @@
+//! What holds for the command as a whole: suggestions, completions, man pages.
+
+use assert_cmd::Command;
+
+fn flagstone(arguments: &[&str]) -> std::process::Output {
+    let mut command = Command::cargo_bin("flagstone").unwrap();
+    command.args(arguments).output().unwrap()
+}
+
+#[test]
+fn misspelt_words_are_one_line_that_says_what_was_meant() {
+    for (arguments, meant) in [
+        (&["rum", "--", "true"][..], "did you mean 'run'?"),
+        (
+            &["run", "--polcy", "flagstone", "--", "true"],
+            "did you mean '--policy'?",
+        ),
+        (
+            &["run", "--policy", "flagstoen", "--", "true"],
+            "did you mean 'flagstone'?",
+        ),
+        (&["host", "--policy", "linux-6.4"], "linux-6.1"),
+        (&["bench", "--quik"], "did you mean '--quick'?"),
+        (&["bench", "larsn", "--quick"], "did you mean 'larson'?"),
+        (
+            &["run", "--set", "barn_bytes_max=8MB", "--", "true"],
+            "8K, 8M or 8G",
+        ),
+    ] {
+        let output = flagstone(arguments);
+        let line = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {line}");
+        assert_eq!(line.lines().count(), 1, "{arguments:?}: {line}");
+        assert!(line.contains(meant), "{arguments:?}: {line}");
+    }
+}
+
+#[test]
+fn completions_know_every_command() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = flagstone(&["completions", shell]);
+        assert!(output.status.success());
+        let script = String::from_utf8(output.stdout).unwrap();
+        for command in ["plan", "host", "bench", "run", "sim", "reproduce"] {
+            assert!(script.contains(command), "{shell} lacks {command}");
+        }
+    }
+}
+
+#[test]
+fn there_is_a_man_page_for_every_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = flagstone(&["manual", folder.path().to_str().unwrap()]);
+    assert!(output.status.success());
+    for command in ["", "-plan", "-host", "-bench", "-run", "-sim", "-reproduce"] {
+        let page = folder.path().join(format!("flagstone{command}.1"));
+        let text = std::fs::read_to_string(&page).unwrap_or_else(|e| panic!("{page:?}: {e}"));
+        assert!(text.contains(".TH"), "{page:?}");
+    }
+    let page = std::fs::read_to_string(folder.path().join("flagstone-run.1")).unwrap();
+    assert!(page.contains("compare"), "{page}");
+}
