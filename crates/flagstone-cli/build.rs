@@ -51,12 +51,9 @@ fn main() {
         Some(file) => PathBuf::from(file),
         None => build(crates, &out, &SOURCES, LIBRARY, &["--features", "kernels"]),
     };
-    // Tests get these variables too: the library leaves alone what begins so.
-    let digest = "FLAGSTONE_LIBRARY_KERNELS_DIGEST";
-    carry(digest, &kernels, &out.join(KERNELS));
+    carry("FLAGSTONE_KERNELS_DIGEST", &kernels, &out.join(KERNELS));
     let recorder = build(crates, &out, &RECORDER_SOURCES, RECORDER, &[]);
-    let digest = "FLAGSTONE_LIBRARY_RECORDER_DIGEST";
-    carry(digest, &recorder, &out.join(RECORDER));
+    carry("FLAGSTONE_RECORDER_DIGEST", &recorder, &out.join(RECORDER));
     println!(
         "cargo::rustc-env=SIMULATED_CODE_DIGEST={:016x}",
         simulated_code(crates)

@@ -7,7 +7,6 @@
 //!   shape     the core's lines, circles of imports and spread of types, each with its limit
 //!   check     all of them
 //!   install   libraries, headers and the command, for others to build against
-//!   man       man pages and shell completions, for packagers
 //!   portable  not among them: builds and runs for musl and aarch64, as far as the tools are there
 //! ```
 //!
@@ -19,7 +18,6 @@ mod install;
 mod invariants;
 mod layers;
 mod links;
-mod man;
 mod options;
 mod portable;
 mod programs;
@@ -35,7 +33,8 @@ use std::process::ExitCode;
 use tree::Finding;
 use tree::Tree;
 
-const USAGE: &str = "usage: cargo xtask layers | tidy | options [--write] | shape | check | man DIR | portable | install ...";
+const USAGE: &str =
+    "usage: cargo xtask layers | tidy | options [--write] | shape | check | portable | install ...";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -49,9 +48,6 @@ fn main() -> ExitCode {
     }
     if let ["install", words @ ..] = &words[..] {
         return install(&root, words);
-    }
-    if let ["man", to] = words[..] {
-        return outcome("man", man::write(&root, Path::new(to)));
     }
     let tree = Tree::read(&root);
     let findings = match words[..] {
@@ -88,14 +84,10 @@ fn write_options(root: &Path) -> ExitCode {
 }
 
 fn install(root: &Path, words: &[&str]) -> ExitCode {
-    outcome("install", install::run(root, words))
-}
-
-fn outcome(name: &str, result: Result<(), String>) -> ExitCode {
-    match result {
+    match install::run(root, words) {
         Ok(()) => ExitCode::SUCCESS,
         Err(line) => {
-            eprintln!("{name}: {line}");
+            eprintln!("install: {line}");
             ExitCode::from(2)
         }
     }

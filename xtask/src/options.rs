@@ -76,10 +76,6 @@ const TOOLS: &[(&str, &str)] = &[
         "set by `record` for the recorder: one block in so many",
     ),
     (
-        "FLAGSTONE_RUN_ALL",
-        "set by `run --all` for the library: a forked process takes a sample at its start",
-    ),
-    (
         "FLAGSTONE_SEEDS",
         "tests of the simulator: how many seeds to run",
     ),

@@ -61,34 +61,10 @@ pub fn report_usage(error: &clap::Error) -> ExitCode {
         .collect();
     let what = what.join(" ");
     eprintln!(
-        "flagstone: {}; {}see --help",
-        one_line(what.strip_prefix("error: ").unwrap_or(&what)),
-        meant(error)
+        "flagstone: {}; see --help",
+        one_line(what.strip_prefix("error: ").unwrap_or(&what))
     );
     ExitCode::from(2)
-}
-
-/// What was probably meant, as the parser knows it: `did you mean 'run'? `, or nothing.
-fn meant(error: &clap::Error) -> String {
-    use clap::error::{ContextKind, ContextValue};
-    let kinds = [
-        ContextKind::SuggestedSubcommand,
-        ContextKind::SuggestedArg,
-        ContextKind::SuggestedValue,
-    ];
-    let names = kinds
-        .into_iter()
-        .find_map(|kind| match error.get(kind)? {
-            ContextValue::String(name) => Some(vec![name.as_str()]),
-            ContextValue::Strings(names) => Some(names.iter().map(String::as_str).collect()),
-            _ => None,
-        })
-        .unwrap_or_default();
-    match names.last() {
-        // The parser puts the nearest last.
-        Some(name) => format!("did you mean '{}'? ", one_line(name)),
-        None => String::new(),
-    }
 }
 
 /// What the handler of [`on_interrupt`] prints.

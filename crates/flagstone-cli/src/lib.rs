@@ -2,18 +2,15 @@
 //!
 //! ```text
 //!   cmd      one file (or folder) per subcommand: arguments, action, view
-//!   args     arguments that several commands have
 //!   source   readers of what a kernel tells about itself
 //!   preload  the library the command carries, and where it lies on disk
 //!   html     the shell, style and chart library of reports in HTML
 //!   outfile  files that a long command writes at its end
 //!   progress the bar that long work shows on stderr
-//!   suggest  "did you mean", policies and sizes as people write them
-//!   terminal width and styles; what texts of all commands have in common
+//!   terminal what tables of all commands have in common
 //!   exit     documented exit codes, one line per failure
 //! ```
 
-mod args;
 pub mod cmd;
 pub mod exit;
 mod html;
@@ -21,5 +18,4 @@ mod outfile;
 pub mod preload;
 mod progress;
 pub mod source;
-pub mod suggest;
 mod terminal;

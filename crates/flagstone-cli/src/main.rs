@@ -1,6 +1,6 @@
 //! The `flagstone` command: parse first, act once, exit with a documented code.
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 use flagstone_cli::{cmd, exit};
 use std::process::ExitCode;
 
@@ -27,8 +27,6 @@ enum Command {
     Trace(cmd::trace::Command),
     Sim(cmd::sim::Args),
     Reproduce(cmd::reproduce::Args),
-    Completions(cmd::completions::Args),
-    Manual(cmd::completions::ManualArgs),
 }
 
 fn main() -> ExitCode {
@@ -54,8 +52,6 @@ fn main() -> ExitCode {
         Command::Trace(command) => cmd::trace::run(&command),
         Command::Sim(args) => cmd::sim::run(&args),
         Command::Reproduce(args) => cmd::reproduce::run(&args),
-        Command::Completions(args) => cmd::completions::run(&args, Cli::command()),
-        Command::Manual(args) => cmd::completions::manual(&args, Cli::command()),
     };
     exit::report(outcome)
 }

@@ -1,8 +1,6 @@
 //! Files that a long command writes at its end.
 
 use crate::exit::Failure;
-use serde::Serialize;
-use std::io::Write as _;
 use std::path::Path;
 
 /// Finds out before the work whether a file can be written at the end, and writes nothing. `-` is
@@ -80,19 +78,11 @@ fn same(one: &Path, other: &Path) -> bool {
     one == other || place(one).is_some_and(|place_of| Some(place_of) == place(other))
 }
 
-/// Writes a document at the end of the work; `-` is standard output.
+/// Writes a document at the end of the work.
 ///
 /// # Errors
 /// One line for the user: the command, the file, and why not.
 pub fn write(command: &str, file: &Path, text: &str) -> Result<(), Failure> {
-    if file.as_os_str() == "-" {
-        let mut stdout = std::io::stdout().lock();
-        let printed = stdout
-            .write_all(text.as_bytes())
-            .and_then(|()| stdout.flush());
-        return printed
-            .map_err(|error| Failure::Usage(format!("{command}: standard output: {error}")));
-    }
     // A pipe or a device is written to; a file is there whole or as it was.
     let special = file.exists() && !file.is_file();
     let written = if special {
@@ -101,16 +91,6 @@ pub fn write(command: &str, file: &Path, text: &str) -> Result<(), Failure> {
         whole(file, text.as_bytes())
     };
     written.map_err(|error| Failure::Usage(format!("{command}: {}: {error}", file.display())))
-}
-
-/// Writes `document` as JSON; `-` is standard output.
-///
-/// # Errors
-/// As [`write`].
-pub fn write_json<T: Serialize>(command: &str, file: &Path, document: &T) -> Result<(), Failure> {
-    let text = serde_json::to_string_pretty(document)
-        .map_err(|error| Failure::Usage(format!("{command}: {error}")))?;
-    write(command, file, &(text + "\n"))
 }
 
 /// Writes a file whole or not at all: beside it first, then in its place.

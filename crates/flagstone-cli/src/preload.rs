@@ -39,7 +39,7 @@ static KERNELS: Library = Library {
         "libflagstone-kernels-",
         env!("CARGO_PKG_VERSION"),
         "-",
-        env!("FLAGSTONE_LIBRARY_KERNELS_DIGEST"),
+        env!("FLAGSTONE_KERNELS_DIGEST"),
         ".so"
     ),
 };
@@ -51,7 +51,7 @@ pub static RECORDER: Library = Library {
         "libflagstone_record-",
         env!("CARGO_PKG_VERSION"),
         "-",
-        env!("FLAGSTONE_LIBRARY_RECORDER_DIGEST"),
+        env!("FLAGSTONE_RECORDER_DIGEST"),
         ".so"
     ),
 };

@@ -1,13 +1,71 @@
 //! `flagstone run` as its users see it: real programs, real signals, real mistakes.
 
-#[path = "support/run.rs"]
-mod support;
-
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, Stdio};
-use support::{bytes_of, document, flagstone, installed, run, sum, text};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn flagstone() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flagstone"));
+    command.arg("run");
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    flagstone().args(arguments).output().expect("started")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The program's path, or `None` with a word about what is skipped.
+fn installed(name: &str) -> Option<PathBuf> {
+    let found = ["/usr/bin", "/bin"]
+        .iter()
+        .map(|directory| Path::new(directory).join(name))
+        .find(|path| path.exists());
+    if found.is_none() {
+        eprintln!("skipped: {name} is not installed");
+    }
+    found
+}
+
+/// Runs `command` and returns its document.
+fn document(command: &[&str]) -> (Output, Value) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("run.json");
+    let output = flagstone()
+        .arg("--json")
+        .arg(&file)
+        .arg("--")
+        .args(command)
+        .output()
+        .expect("started");
+    let bytes = std::fs::read(&file).expect("the document was written");
+    (
+        output,
+        serde_json::from_slice(&bytes).expect("one document"),
+    )
+}
+
+fn sum(lines: &Value) -> f64 {
+    let lines = lines.as_array().expect("an array of lines");
+    assert!(!lines.is_empty(), "a ledger has lines");
+    lines
+        .iter()
+        .map(|line| line["bytes"].as_f64().expect("bytes"))
+        .sum()
+}
+
+fn bytes_of(lines: &Value, name: &str) -> f64 {
+    let lines = lines.as_array().expect("an array of lines");
+    let line = lines.iter().find(|line| line["line"] == name);
+    line.expect("the line is there")["bytes"]
+        .as_f64()
+        .expect("bytes")
+}
 
 /// Both ledgers add up to the resident sizes of their moments within 2 %, and no sample is above
 /// the peak.

@@ -13,7 +13,7 @@
 //!   ├ thread      token and waiting
 //!   ├ clock · entropy · report · fork
 //!   ├ observe · hook                  functions of the face: who looks at the heap, who holds what
-//!   ├ process · residency · outside   what the kernel says about this process
+//!   ├ process · residency             what the kernel says about this process
 //!   └ sys · text  system calls without errno, files read on the stack
 //! ```
 //!
@@ -26,7 +26,7 @@
 #[cfg(test)]
 extern crate std;
 
-pub mod clock;
+mod clock;
 pub mod cpus;
 mod entropy;
 pub mod filter;
@@ -36,7 +36,6 @@ pub mod limits;
 pub mod membarrier;
 mod memory;
 pub mod observe;
-pub mod outside;
 pub mod process;
 mod report;
 pub mod residency;

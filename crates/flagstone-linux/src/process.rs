@@ -92,34 +92,6 @@ pub struct Mapping {
     pub resident: u64,
     /// Those of them that another process maps too, such as a child after a fork.
     pub shared: u64,
-    /// What is mapped.
-    pub place: Place,
-    /// What the process may do with it.
-    pub access: Access,
-}
-
-/// What a mapping maps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// A file; equal numbers mean the same file.
-    File(u64),
-    /// Memory without a file, named or not.
-    Anonymous,
-    /// The main thread's stack.
-    Stack,
-    /// A page the kernel provides, such as `[vdso]`.
-    Kernel,
-}
-
-/// What a process may do with a mapping.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// Nothing: a guard, or a reservation.
-    None,
-    /// Read, perhaps write.
-    Data,
-    /// Execute.
-    Code,
 }
 
 /// Visits every mapping with its resident size (`/proc/self/smaps`). `buffer` holds a part of
@@ -134,14 +106,11 @@ pub fn each_mapping(buffer: &mut [u8], mut visit: impl FnMut(Mapping)) -> bool {
         |rest| sys::read(fd, rest),
         |line| {
             if let Some((start, end)) = header(line) {
-                let (place, access) = place(line);
                 current = Some(Mapping {
                     start,
                     end,
                     resident: 0,
                     shared: 0,
-                    place,
-                    access,
                 });
             } else if let Some(mapping) = &mut current {
                 if let Some(bytes) = kibibytes(line, b"Rss:") {
@@ -197,33 +166,6 @@ fn header(line: &[u8]) -> Option<(usize, usize)> {
     let (start, rest) = hexadecimal(line)?;
     let (end, rest) = hexadecimal(rest.strip_prefix(b"-")?)?;
     rest.starts_with(b" ").then_some((start, end))
-}
-
-/// What the first line says of a mapping: `start-end perms offset device inode name`.
-fn place(line: &[u8]) -> (Place, Access) {
-    let mut words = line.split(|&b| b == b' ').filter(|word| !word.is_empty());
-    let access = match words.nth(1) {
-        Some([_, _, b'x', ..]) => Access::Code,
-        Some([b'-', b'-', ..]) => Access::None,
-        _ => Access::Data,
-    };
-    let (device, inode) = (words.nth(1).unwrap_or(&[]), words.next().unwrap_or(&[]));
-    let place = match words.next() {
-        Some(b"[stack]") => Place::Stack,
-        Some(name) if name.starts_with(b"[heap]") || name.starts_with(b"[anon") => Place::Anonymous,
-        Some(name) if name.starts_with(b"[") => Place::Kernel,
-        Some(_) => Place::File(fingerprint(&[device, inode])),
-        None => Place::Anonymous,
-    };
-    (place, access)
-}
-
-/// FNV-1a over the words: equal for equal words.
-fn fingerprint(words: &[&[u8]]) -> u64 {
-    let bytes = words.iter().flat_map(|word| word.iter().chain(b" "));
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
 }
 
 fn hexadecimal(text: &[u8]) -> Option<(usize, &[u8])> {
@@ -297,34 +239,6 @@ mod tests {
         assert_eq!(lines[0], b"7f00-7f10 rw-p 0");
         assert_eq!(header(&lines[0]), Some((0x7f00, 0x7f10)));
         assert_eq!(kibibytes(&lines[1], b"Rss:"), Some(8192));
-    }
-
-    #[test]
-    fn a_mapping_is_a_file_anonymous_the_stack_or_the_kernels() {
-        let of = |text: &str| place(text.as_bytes());
-        let code = of("7f00-7f10 r-xp 00026000 fe:01 1234    /usr/lib/libc.so.6");
-        let data = of("7f10-7f20 rw-p 00026000 fe:01 1234    /usr/lib/libc.so.6");
-        let other = of("7f20-7f30 r--p 00000000 fe:01 1235    /var/lib/a file (deleted)");
-        assert_eq!((code.1, data.1), (Access::Code, Access::Data));
-        assert_eq!(code.0, data.0);
-        assert!(matches!(other.0, Place::File(_)) && other.0 != code.0);
-        for anonymous in ["", "[heap]", "[anon:arena]", "[anon_shmem:x]"] {
-            let line = std::format!("7f30-7f40 rw-p 00000000 00:00 0 {anonymous}");
-            assert_eq!(of(&line), (Place::Anonymous, Access::Data), "{line}");
-        }
-        assert_eq!(
-            of("7f40-7f50 ---p 00000000 00:00 0").1,
-            Access::None,
-            "a guard"
-        );
-        assert_eq!(
-            of("7ffc-7ffd rw-p 00000000 00:00 0 [stack]").0,
-            Place::Stack
-        );
-        assert_eq!(
-            of("7ffd-7ffe r-xp 00000000 00:00 0 [vdso]").0,
-            Place::Kernel
-        );
     }
 
     #[test]

@@ -42,19 +42,10 @@ fn privileged() -> bool {
 /// Where `flagstone run` wants this process's report: the value of `FLAGSTONE_RUN_REPORT`.
 #[inline]
 pub fn directory() -> Option<&'static [u8]> {
-    run_value(b"RUN_REPORT=")
-}
-
-/// Whether `flagstone run` wants a sample of every forked process at its start: `FLAGSTONE_RUN_ALL`.
-pub fn every_process() -> bool {
-    run_value(b"RUN_ALL=") == Some(b"1")
-}
-
-fn run_value(name: &[u8]) -> Option<&'static [u8]> {
     let mut found = None;
     each_text(|text| {
         if found.is_none() {
-            found = text.to_bytes().strip_prefix(name);
+            found = text.to_bytes().strip_prefix(b"RUN_REPORT=");
         }
     });
     found.filter(|_| !privileged())

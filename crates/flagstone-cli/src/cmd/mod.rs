@@ -1,7 +1,6 @@
 //! One file per subcommand: its arguments, its usage text, its action.
 
 pub mod bench;
-pub mod completions;
 pub mod host;
 pub mod plan;
 pub mod record;

@@ -90,22 +90,11 @@ impl Tree {
             Store::Dir(path.to_owned())
         } else {
             let file = fs::File::open(path).map_err(|e| format!("{shown}: {e}"))?;
-            let bytes = plain(file).map_err(|e| format!("{shown}: {e}"))?;
-            Store::Archive(unpack(bytes.take(ARCHIVE_BYTES_MAX)).map_err(|e| {
+            Store::Archive(unpack(file.take(ARCHIVE_BYTES_MAX)).map_err(|e| {
                 format!("{shown}: not a directory and not a readable tar file ({e})")
             })?)
         };
         Ok(Self::with_manifest(store))
-    }
-
-    /// Whether a file is a tar archive, plain or compressed: a text is neither.
-    #[must_use]
-    pub fn is_archive(path: &Path) -> bool {
-        let mut start = [0; 512];
-        let read = fs::File::open(path).and_then(|mut file| file.read(&mut start));
-        let zstd = start.starts_with(b"\x28\xb5\x2f\xfd");
-        let packed = COMPRESSED.iter().any(|(magic, _)| start.starts_with(magic));
-        read.is_ok() && (zstd || packed || &start[257..262] == b"ustar")
     }
 
     /// A captured tree from the bytes of a tar archive.
@@ -255,33 +244,6 @@ fn list_archive(files: &BTreeMap<String, Entry>, path: &str) -> Vec<(String, Opt
         names.push((name.to_owned(), target));
     }
     names
-}
-
-/// First bytes of files that are compressed, and the program that undoes it.
-const COMPRESSED: [(&[u8], &str); 4] = [
-    (b"\x1f\x8b", "gunzip"),
-    (b"\xfd7zXZ", "unxz"),
-    (b"BZh", "bunzip2"),
-    (b"PK\x03\x04", "unzip"),
-];
-
-/// The bytes of a file, decompressed if zstd compressed them.
-fn plain(file: fs::File) -> Result<Box<dyn Read>, String> {
-    let mut reader = io::BufReader::new(file);
-    let start = io::BufRead::fill_buf(&mut reader).map_err(|e| e.to_string())?;
-    if start.starts_with(b"\x28\xb5\x2f\xfd") {
-        let decoder = zstd::Decoder::with_buffer(reader).map_err(|e| e.to_string())?;
-        return Ok(Box::new(decoder));
-    }
-    match COMPRESSED
-        .iter()
-        .find(|(magic, _)| start.starts_with(magic))
-    {
-        Some((_, undo)) => Err(format!(
-            "is compressed; {undo} it first (zstd is understood)"
-        )),
-        None => Ok(Box::new(reader)),
-    }
 }
 
 fn unpack(reader: impl Read) -> Result<BTreeMap<String, Entry>, String> {

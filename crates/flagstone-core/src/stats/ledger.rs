@@ -7,7 +7,7 @@
 use core::fmt;
 
 /// Lines of a ledger.
-pub const LINES: usize = 19;
+pub const LINES: usize = 18;
 
 /// One purpose that resident memory serves.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -25,8 +25,6 @@ pub enum Line {
     Barns,
     /// Free objects in slabs that also hold objects in use.
     PartialSlabs,
-    /// Free objects in slabs whose only objects outside are cached ones.
-    Pinned,
     /// Slabs without any object in use.
     EmptySlabs,
     /// Bytes asked for in runs of pages.
@@ -62,7 +60,6 @@ impl Line {
         Self::Sheaves,
         Self::Barns,
         Self::PartialSlabs,
-        Self::Pinned,
         Self::EmptySlabs,
         Self::Runs,
         Self::RunRounding,
@@ -87,7 +84,6 @@ impl Line {
             Self::Sheaves => "free_in_sheaves",
             Self::Barns => "free_in_barns",
             Self::PartialSlabs => "free_in_partial_slabs",
-            Self::Pinned => "pinned_by_cached",
             Self::EmptySlabs => "empty_slabs",
             Self::Runs => "large_runs",
             Self::RunRounding => "large_run_rounding",
@@ -113,7 +109,6 @@ impl Line {
             Self::Sheaves => "free in sheaves",
             Self::Barns => "free in barns",
             Self::PartialSlabs => "free in partial slabs",
-            Self::Pinned => "pinned by cached objects",
             Self::EmptySlabs => "empty slabs",
             Self::Runs => "large blocks",
             Self::RunRounding => "rounding of large blocks",
@@ -129,29 +124,28 @@ impl Line {
         }
     }
 
-    /// A few plain words that say what the line holds: short, for a table of 80 columns.
+    /// One plain sentence that says what the line holds.
     #[must_use]
     pub const fn sentence(self) -> &'static str {
         match self {
-            Self::Live => "Asked for and still held.",
-            Self::Rounding => "Objects larger than asked for.",
-            Self::SlabTail => "Ends of slabs, too short to use.",
+            Self::Live => "Bytes the program asked for and still holds.",
+            Self::Rounding => "What its objects are larger than asked for.",
+            Self::SlabTail => "Ends of slabs too short for one more object.",
             Self::Sheaves => "Free objects at hand on each CPU.",
-            Self::Barns => "Free objects a node's CPUs share.",
-            Self::PartialSlabs => "Free objects between used ones.",
-            Self::Pinned => "Free, in slabs with nothing in use.",
-            Self::EmptySlabs => "Slabs kept for the next objects.",
-            Self::Runs => "Blocks of 32 KiB to 4 MiB, held.",
+            Self::Barns => "Free objects that the CPUs of a node share.",
+            Self::PartialSlabs => "Free objects between objects in use.",
+            Self::EmptySlabs => "Slabs kept although nothing in them is used.",
+            Self::Runs => "Blocks above 32 KiB that the program holds.",
             Self::RunRounding => "What fills their last page.",
-            Self::Huge => "Blocks above 4 MiB, held.",
+            Self::Huge => "Blocks above 4 MiB that the program holds.",
             Self::HugeRounding => "What fills their last page.",
             Self::Pagesets => "Free pages at hand on each CPU.",
-            Self::FreePages => "Free pages for the next request.",
-            Self::Memmap => "What is known about each page.",
-            Self::SheafMemory => "Arrays that name free objects.",
-            Self::Own => "Zones, cache table, CPU slots.",
-            Self::Unplaced => "Moved while they were counted.",
-            Self::NonHeap => "Files, stacks, other mappings.",
+            Self::FreePages => "Free pages kept for the next request.",
+            Self::Memmap => "What the allocator knows about each page.",
+            Self::SheafMemory => "The arrays that name free objects.",
+            Self::Own => "Zones, cache table, per-CPU slots.",
+            Self::Unplaced => "Pages that moved while they were counted.",
+            Self::NonHeap => "Code, stacks, mapped files, other mappings.",
         }
     }
 

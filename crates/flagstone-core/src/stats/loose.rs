@@ -1,9 +1,8 @@
 //! What the memmap does not tell: objects in sheaves and barns, huge blocks, the heap's own data.
 
-use super::cached::Cached;
+use super::counts::CacheSurvey;
 use super::ledger::{Ledger, Line};
 use super::residency::{PageBits, Residency};
-use super::survey::CacheSurvey;
 use crate::base::{CpuId, NodeId, PageCount};
 use crate::heap::Ready;
 use crate::platform::{
@@ -15,11 +14,10 @@ use crate::sync::Ordering::{Acquire, Relaxed};
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicPtr;
 
-/// Counts the objects that lie in sheaves of CPUs and in barns, by cache and by slab.
+/// Counts the objects that lie in sheaves of CPUs and in barns.
 pub(super) fn objects<P: Engines>(
     slabs: &Slabs<P>,
     bits: &PageBits<P>,
-    cached: &mut Cached<P>,
     caches: &mut [CacheSurvey; MAX_CACHES],
 ) {
     for cache in slabs
@@ -36,12 +34,10 @@ pub(super) fn objects<P: Engines>(
             continue;
         }
         each_in_sheaves(slabs, cache, &mut |object| {
-            cached.note(slabs.pages(), object);
             found.in_sheaves += 1;
             found.sheaf_bytes += resident_bytes(slabs, bits, cache, object);
         });
         each_in_barns(slabs, cache, &mut |object| {
-            cached.note(slabs.pages(), object);
             found.in_barns += 1;
             found.barn_bytes += resident_bytes(slabs, bits, cache, object);
         });

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   residency   which pages the system really holds memory for: asked of the world
-//!   survey      one walk over sheaves, barns, descriptors, huge blocks    (loose.rs, cached.rs, walk.rs)
+//!   survey      one walk over descriptors, sheaves, barns, huge blocks    (walk.rs, loose.rs)
 //!     ├ caches  slabinfo's columns, and where the free objects are
 //!     └ ledger  resident bytes by purpose, one line and one sentence each
 //! ```
@@ -11,7 +11,7 @@
 //! read, so a busy heap gives figures that are off by what moved meanwhile, never a fault. It
 //! allocates nothing but address space of its own, which it gives back.
 
-mod cached;
+mod counts;
 mod in_use;
 mod ledger;
 mod loose;
@@ -19,11 +19,12 @@ mod residency;
 mod survey;
 mod walk;
 
+pub use counts::CacheSurvey;
 pub use in_use::bytes_in_use;
 pub use ledger::{LINES, Ledger, Line};
 pub use loose::each_owned_part;
 pub use residency::{Everything, Residency};
-pub use survey::{CacheFigures, CacheSurvey, Survey};
+pub use survey::{CacheFigures, Survey};
 
 #[cfg(all(test, not(loom)))]
 mod tests;

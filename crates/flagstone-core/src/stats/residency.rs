@@ -45,55 +45,32 @@ impl Residency for Everything {
     }
 }
 
-/// Zeroed memory for the time of a walk, in address space of its own.
-pub(super) struct Scratch<P: Engines> {
-    memory: NonNull<u8>,
-    bytes: usize,
-    world: PhantomData<P>,
-}
-
-impl<P: Engines> Scratch<P> {
-    /// Whole pages that hold `bytes`; `None` if the system has none.
-    pub(super) fn new(bytes: usize) -> Option<Self> {
-        let page = P::page_size().bytes();
-        let bytes = bytes.max(1).next_multiple_of(page);
-        let memory = P::reserve(bytes, page)?;
-        let scratch = Self {
-            memory,
-            bytes,
-            world: PhantomData,
-        };
-        // SAFETY: the whole of a fresh reservation.
-        let committed = unsafe { P::commit(memory, bytes) }.is_ok();
-        committed.then_some(scratch)
-    }
-
-    /// Its first byte.
-    pub(super) fn memory(&self) -> NonNull<u8> {
-        self.memory
-    }
-}
-
-impl<P: Engines> Drop for Scratch<P> {
-    fn drop(&mut self) {
-        // SAFETY: the whole reservation, and nobody uses it again.
-        unsafe { P::release(self.memory, self.bytes) };
-    }
-}
-
 /// One bit for each page below the last frontier.
 pub(super) struct PageBits<P: Engines> {
-    words: Scratch<P>,
+    words: NonNull<u64>,
+    bytes: usize,
     pages: usize,
+    world: PhantomData<P>,
 }
 
 impl<P: Engines> PageBits<P> {
     /// Asks `residency` about every page that was ever used; `None` without memory for the bits.
     pub(super) fn ask(pages: &PageAllocator<P>, residency: &mut dyn Residency) -> Option<Self> {
         let count = pages.used_spans().map(|(_, end)| end.index()).max()?;
+        let page = P::page_size().bytes();
+        let bytes = count.div_ceil(8).max(1).next_multiple_of(page);
+        let memory = P::reserve(bytes, page)?;
+        // SAFETY: the whole of a fresh reservation.
+        if unsafe { P::commit(memory, bytes) }.is_err() {
+            // SAFETY: nobody uses it.
+            unsafe { P::release(memory, bytes) };
+            return None;
+        }
         let mut bits = Self {
-            words: Scratch::new(count.div_ceil(8))?,
+            words: memory.cast(),
+            bytes,
             pages: count,
+            world: PhantomData,
         };
         for (start, end) in pages.used_spans() {
             let span = PageCount(end.index() - start.index());
@@ -106,12 +83,7 @@ impl<P: Engines> PageBits<P> {
 
     fn slice(&mut self) -> &mut [u64] {
         // SAFETY: committed, zeroed, and this value's own.
-        unsafe {
-            core::slice::from_raw_parts_mut(
-                self.words.memory().cast().as_ptr(),
-                self.words.bytes / 8,
-            )
-        }
+        unsafe { core::slice::from_raw_parts_mut(self.words.as_ptr(), self.bytes / 8) }
     }
 
     fn set(&mut self, first: usize, run: usize) {
@@ -133,7 +105,7 @@ impl<P: Engines> PageBits<P> {
             return false;
         }
         // SAFETY: there is a bit for every page below `pages`.
-        let word = unsafe { self.words.memory().cast::<u64>().add(page / 64).read() };
+        let word = unsafe { self.words.add(page / 64).read() };
         word >> (page % 64) & 1 != 0
     }
 
@@ -155,5 +127,12 @@ impl<P: Engines> PageBits<P> {
             }
         }
         sum
+    }
+}
+
+impl<P: Engines> Drop for PageBits<P> {
+    fn drop(&mut self) {
+        // SAFETY: the whole reservation, and nobody uses it again.
+        unsafe { P::release(self.words.cast(), self.bytes) };
     }
 }

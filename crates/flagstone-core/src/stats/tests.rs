@@ -149,31 +149,6 @@ fn pages_nobody_touched_are_on_no_line() {
 }
 
 #[test]
-fn slabs_that_only_cached_objects_hold_are_pinned_and_not_fragmented() {
-    let heap = heap();
-    let held: Vec<_> = (0..2000)
-        .map(|_| heap.alloc(200).expect("memory"))
-        .collect();
-    let full = ledger(&heap);
-    assert_eq!(full.get(Line::Pinned), 0, "every slab has an object in use");
-    for block in &held[1..] {
-        // SAFETY: allocated above and not used again.
-        unsafe { heap.free(block.as_ptr()) };
-    }
-    let found = survey(&heap, &mut Everything);
-    let cache = found
-        .caches(parts(&heap).slabs())
-        .find(|cache| cache.active == 1 && cache.object_size >= 200)
-        .expect("the class of 200 bytes");
-    let (pinned, all) = (cache.counts.pinned_slabs, cache.counts.slabs);
-    assert!(pinned > 0, "{cache:?}");
-    assert_eq!(pinned + cache.counts.empty_slabs + 1, all, "{cache:?}");
-    assert_eq!(found.ledger.get(Line::Pinned), cache.counts.pinned_bytes);
-    let slab = (cache.pages * PAGE) as u64;
-    assert!(cache.counts.partial_bytes < slab, "of one slab: {cache:?}");
-}
-
-#[test]
 fn a_freed_object_whose_page_is_gone_costs_nothing() {
     let heap = heap();
     let held: Vec<_> = (0..32).map(|_| heap.alloc(4096).expect("memory")).collect();
@@ -182,8 +157,7 @@ fn a_freed_object_whose_page_is_gone_costs_nothing() {
     unsafe { heap.free(held[7].as_ptr()) };
     let all = survey(&heap, &mut Everything).ledger;
     let less = survey(&heap, &mut chosen(|page| page != gone)).ledger;
-    let lines = [Line::Sheaves, Line::Barns, Line::PartialSlabs, Line::Pinned];
-    let free = |l: &Ledger| lines.map(|line| l.get(line)).iter().sum::<u64>();
+    let free = |l: &Ledger| l.get(Line::Sheaves) + l.get(Line::Barns) + l.get(Line::PartialSlabs);
     assert_eq!(free(&all) - free(&less), PAGE as u64);
     assert_eq!(all.get(Line::Live), less.get(Line::Live));
 }

@@ -8,10 +8,9 @@
 //! Heads say how long their block is. A head that changes under the walk may give a length of
 //! the past: then pages are met that head nothing, and counted as unplaced.
 
-use super::cached::Cached;
+use super::counts::CacheSurvey;
 use super::ledger::{Ledger, Line};
 use super::residency::PageBits;
-use super::survey::CacheSurvey;
 use crate::base::{CacheId, Order, PageCount, Pfn};
 use crate::page::{Descriptor, PageKind, flag};
 use crate::platform::MAX_CACHES;
@@ -19,18 +18,15 @@ use crate::slab::Engines;
 use crate::slab::{Slab, Slabs};
 use crate::sync::Ordering::Relaxed;
 
-/// Which pages are resident, and how many objects of each slab are cached.
-type Known<'a, P> = (&'a PageBits<P>, &'a Cached<P>);
-
 /// Counts every page below the frontiers.
 pub(super) fn pages<P: Engines>(
     slabs: &Slabs<P>,
-    known: Known<'_, P>,
+    bits: &PageBits<P>,
     caches: &mut [CacheSurvey; MAX_CACHES],
     ledger: &mut Ledger,
 ) {
     heads(slabs, |at, head, length| {
-        place(slabs, known, caches, ledger, at, head, length);
+        place(slabs, bits, caches, ledger, at, head, length);
     });
 }
 
@@ -68,7 +64,7 @@ fn length_of(head: &Descriptor) -> usize {
 
 fn place<P: Engines>(
     slabs: &Slabs<P>,
-    (bits, cached): Known<'_, P>,
+    bits: &PageBits<P>,
     caches: &mut [CacheSurvey; MAX_CACHES],
     ledger: &mut Ledger,
     pfn: Pfn,
@@ -100,8 +96,7 @@ fn place<P: Engines>(
             let Some(slab) = slab_at(slabs, pfn, head, length) else {
                 return ledger.add(Line::Unplaced, resident);
             };
-            let found = &mut caches[slab.cache.id().index()];
-            count_slab(&slab, bits, cached.of(pfn), found);
+            count_slab(&slab, bits, &mut caches[slab.cache.id().index()]);
             ledger.untouched += whole - resident;
         }
         PageKind::Parked | PageKind::Unused | PageKind::Tail => {
@@ -124,12 +119,7 @@ pub(super) fn slab_at<'a, P: Engines>(
 }
 
 /// Counts one slab's objects and divides its resident bytes among them.
-fn count_slab<P: Engines>(
-    slab: &Slab<'_, P>,
-    bits: &PageBits<P>,
-    cached: u32,
-    found: &mut CacheSurvey,
-) {
+fn count_slab<P: Engines>(slab: &Slab<'_, P>, bits: &PageBits<P>, found: &mut CacheSurvey) {
     let geometry = slab.cache.geometry();
     let objects = geometry.objects();
     let out = slab.state().inuse().min(objects);
@@ -149,12 +139,7 @@ fn count_slab<P: Engines>(
     let free = freed_bytes(slab, bits, fresh, out, used, used_end as u64);
     found.out += u64::from(out);
     found.out_bytes += used - free;
-    if cached >= out {
-        found.pinned_slabs += 1;
-        found.pinned_bytes += never_used + free;
-    } else {
-        found.partial_bytes += never_used + free;
-    }
+    found.partial_bytes += never_used + free;
 }
 
 /// Resident bytes of the objects that were handed out once and are free again.

@@ -8,8 +8,7 @@ use flagstone_core::heap::Ready;
 use flagstone_core::page::{PagesetSnapshot, ZoneSnapshot};
 use flagstone_core::platform::Platform;
 use flagstone_core::stats::{CacheFigures, Ledger};
-use flagstone_linux::outside::Outside;
-use flagstone_linux::{clock, process, sys};
+use flagstone_linux::{process, sys};
 
 /// When a sample was taken.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -44,16 +43,12 @@ pub fn write(room: &mut Room, sample: &Sample<'_>) {
     if !named {
         return;
     }
-    let Some(fd) = open(&new, libc::O_TRUNC) else {
-        return;
-    };
+    let Some(fd) = create(&new) else { return };
     let Room {
         text,
         survey,
-        outside,
         samples,
         peak,
-        peak_outside,
         peak_bytes,
         ..
     } = room;
@@ -65,11 +60,9 @@ pub fn write(room: &mut Room, sample: &Sample<'_>) {
             }
         });
         ledger(json, &survey.ledger);
-        kinds(json, outside);
         json.object("peak", |json| {
             json.number("rss_bytes", *peak_bytes);
             ledger(json, peak);
-            kinds(json, peak_outside);
         });
         json.object("pages", |json| pages(json, sample.ready));
     });
@@ -77,30 +70,6 @@ pub fn write(room: &mut Room, sample: &Sample<'_>) {
     if whole {
         rename(&new, &last);
     }
-}
-
-/// Appends what a timeline needs of the sample to `<directory>/<process>.timeline`: a line of JSON.
-pub fn append(room: &mut Room, sample: &Sample<'_>) {
-    let mut digits = [0; 10];
-    let number = decimal(sample.process as u32, &mut digits);
-    let mut path = [0; NAME_BYTES];
-    if !name(&mut path, &[room.directory(), b"/", number, b".timeline\0"]) {
-        return;
-    }
-    let Some(fd) = open(&path, libc::O_APPEND) else {
-        return;
-    };
-    let Room { text, survey, .. } = room;
-    Json::new(fd, text).document(|json| {
-        json.number("at_ns", clock::now());
-        json.maybe("rss_bytes", sample.resident);
-        json.array("ledger", |json| {
-            for (_, bytes) in survey.ledger.lines() {
-                json.entry(bytes);
-            }
-        });
-    });
-    sys::close(fd);
 }
 
 fn head(json: &mut Json<'_>, sample: &Sample<'_>, samples: u64) {
@@ -133,8 +102,6 @@ fn cache_fields(json: &mut Json<'_>, cache: &CacheFigures<'_>) {
     json.number("in_barns", cache.counts.in_barns);
     json.number("free_in_slabs", cache.free_in_slabs);
     json.number("empty_slabs", cache.counts.empty_slabs);
-    json.number("pinned_slabs", cache.counts.pinned_slabs);
-    json.number("pinned_bytes", cache.counts.pinned_bytes);
     json.number("sheaf_capacity", u64::from(cache.sheaf_capacity));
     json.number("tail_bytes", cache.tail_bytes as u64);
     json.maybe("mean_requested", cache.mean_requested);
@@ -153,17 +120,6 @@ fn ledger(json: &mut Json<'_>, ledger: &Ledger) {
     });
     json.number("released_bytes", ledger.released);
     json.number("untouched_bytes", ledger.untouched);
-}
-
-fn kinds(json: &mut Json<'_>, outside: &Outside) {
-    json.array("outside", |json| {
-        for (kind, bytes) in outside.kinds() {
-            json.item(|json| {
-                json.text("kind", kind.as_bytes());
-                json.number("bytes", bytes);
-            });
-        }
-    });
 }
 
 fn pages(json: &mut Json<'_>, ready: &Ready<Linux>) {
@@ -286,8 +242,8 @@ fn decimal(value: u32, digits: &mut [u8; 10]) -> &[u8] {
 
 const HERE: usize = libc::AT_FDCWD as isize as usize;
 
-fn open(path: &[u8; NAME_BYTES], more: i32) -> Option<i32> {
-    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_CLOEXEC | more;
+fn create(path: &[u8; NAME_BYTES]) -> Option<i32> {
+    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC | libc::O_CLOEXEC;
     // SAFETY: `path` is a zero-terminated string that lives during the call.
     let fd = unsafe {
         sys::call(

@@ -151,12 +151,6 @@ impl<'a> Json<'a> {
         self.first = false;
     }
 
-    /// A number as the next item of an array.
-    pub fn entry(&mut self, value: u64) {
-        self.separate();
-        self.digits(value);
-    }
-
     /// A field with an object.
     pub fn object(&mut self, key: &str, fields: impl FnOnce(&mut Self)) {
         self.key(key);

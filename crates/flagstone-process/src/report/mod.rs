@@ -5,7 +5,6 @@
 //!        slow paths ─► observe: resident size a sixteenth above the last sample? ─► sample
 //!        exit       ─► finish:  the last sample                                      │
 //!   sample:  smaps → outside the heap;  survey → the heap;  DIR/<pid>.json ◄─────────┘
-//!                                                           DIR/<pid>.timeline: a line each
 //! ```
 //!
 //! A document is written at every sample and replaced by the next one, so that a program that is
@@ -23,16 +22,15 @@ use crate::Linux;
 use crate::env;
 use crate::fork::AtFork;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering::Relaxed};
 use document::{Moment, Sample};
 use flagstone_core::heap::{Heap, Ready};
 use flagstone_core::platform::Platform;
 use flagstone_core::stats::{Line, Residency, each_owned_part};
 use flagstone_linux::filter::{self, Permit};
-use flagstone_linux::outside::Sorter;
+use flagstone_linux::process;
 use flagstone_linux::process::Mapping;
 use flagstone_linux::residency::Resident;
-use flagstone_linux::{clock, process};
 use room::{ROOM, Room};
 
 /// A sample is taken when the resident size has grown by this share since the last one: enough
@@ -43,11 +41,6 @@ const GROWTH: u64 = 16;
 /// Growth below which no sample is taken, in bytes: small programs end before it matters.
 const GROWTH_BYTES_MIN: u64 = 1 << 20;
 
-/// Samples below the peak, which only the timeline needs, rest this many times as long as the last
-/// one took: they cost at most a fiftieth of the time. Coarse clock: a sample counts as one tick at least.
-const REST: u64 = 50;
-const TICK_NS: u64 = 4_000_000;
-
 /// How often a sample is measured until it closes: other threads move memory meanwhile.
 const TRIES: u32 = 6;
 
@@ -57,14 +50,8 @@ const CLOSES_WITHIN: u64 = 100;
 static HEAP: AtomicPtr<Heap<Linux>> = AtomicPtr::new(core::ptr::null_mut());
 /// The process that reports. Another number means a child that shares our memory: it keeps out.
 static PROCESS: AtomicI32 = AtomicI32::new(0);
-/// Resident bytes at which the next sample is due whatever it costs: growth beyond the peak.
+/// Resident bytes at which the next sample is due.
 static DUE: AtomicU64 = AtomicU64::new(0);
-/// Resident bytes of the last sample.
-static LAST: AtomicU64 = AtomicU64::new(0);
-/// When a sample for the timeline may be taken again.
-static REST_UNTIL: AtomicU64 = AtomicU64::new(0);
-/// Whether every forked process takes a sample at its start.
-static EVERY_PROCESS: AtomicBool = AtomicBool::new(false);
 
 /// Begins to report on the process's heap if the environment names a directory for documents. Called once,
 /// by a constructor of the face. `at_exit` has [`finish`] called at the end of the process; it and
@@ -95,7 +82,6 @@ fn start(heap: &'static Heap<Linux>, directory: &[u8], at_fork: AtFork, at_exit:
     }
     HEAP.store(core::ptr::from_ref(heap).cast_mut(), Relaxed);
     PROCESS.store(process::id(), Relaxed);
-    EVERY_PROCESS.store(env::every_process(), Relaxed);
     // SAFETY: called once.
     unsafe { flagstone_linux::observe::OBSERVER.set(observe) };
     ready.watch();
@@ -119,30 +105,12 @@ extern "C" fn forked() {
         return;
     };
     PROCESS.store(process::id(), Relaxed);
-    let resident = process::resident_quick().unwrap_or(0);
-    DUE.store(resident + step(resident), Relaxed);
-    LAST.store(resident, Relaxed);
-    REST_UNTIL.store(0, Relaxed);
+    DUE.store(next_due(process::resident_quick().unwrap_or(0)), Relaxed);
     ROOM.forget();
-    // A worker may wait for work until it is killed: then this is the sample it leaves.
-    if EVERY_PROCESS.load(Relaxed)
-        && let Some((ready, _permit)) = reporting()
-        && let Some(mut room) = ROOM.enter()
-    {
-        sample(ready, &mut room, Moment::Running);
-    }
 }
 
-/// The change of a resident size that is worth a sample.
-fn step(resident: u64) -> u64 {
-    (resident / GROWTH).max(GROWTH_BYTES_MIN)
-}
-
-/// Whether a sample is due at this resident size.
-fn due(resident: u64) -> bool {
-    let last = LAST.load(Relaxed);
-    resident >= DUE.load(Relaxed)
-        || resident.abs_diff(last) >= step(last) && clock::now() >= REST_UNTIL.load(Relaxed)
+fn next_due(resident: u64) -> u64 {
+    resident + (resident / GROWTH).max(GROWTH_BYTES_MIN)
 }
 
 /// The heap, if the caller's process reports on it now, and the right to ask the kernel. The last report of
@@ -166,9 +134,8 @@ fn observe() {
     let Some((ready, _permit)) = reporting() else {
         return;
     };
-    if process::resident_quick().is_some_and(due)
-        && let Some(mut room) = ROOM.enter()
-    {
+    let due = process::resident_quick().is_some_and(|now| now >= DUE.load(Relaxed));
+    if due && let Some(mut room) = ROOM.enter() {
         sample(ready, &mut room, Moment::Running);
     }
 }
@@ -215,7 +182,6 @@ fn ours_of(ready: &Ready<Linux>, resident: &mut Resident, mapping: &Mapping) -> 
 }
 
 fn sample(ready: &Ready<Linux>, room: &mut Room, moment: Moment) {
-    let began = clock::now();
     room.resident.open();
     let measured = (0..TRIES).find_map(|again| {
         let resident = measure(ready, room)?;
@@ -231,10 +197,8 @@ fn sample(ready: &Ready<Linux>, room: &mut Room, moment: Moment) {
     if size >= room.peak_bytes {
         room.peak_bytes = size;
         room.peak = room.survey.ledger;
-        room.peak_outside = room.outside;
     }
-    DUE.fetch_max(size + step(size), Relaxed);
-    LAST.store(size, Relaxed);
+    DUE.store(next_due(size), Relaxed);
     let sample = Sample {
         ready,
         resident,
@@ -243,9 +207,6 @@ fn sample(ready: &Ready<Linux>, room: &mut Room, moment: Moment) {
         process: PROCESS.load(Relaxed),
     };
     document::write(room, &sample);
-    document::append(room, &sample);
-    let now = clock::now();
-    REST_UNTIL.store(now + REST * (now - began).max(TICK_NS), Relaxed);
 }
 
 /// Measures both halves once: the resident size the kernel counts, if it says, and the ledger in
@@ -253,16 +214,13 @@ fn sample(ready: &Ready<Linux>, room: &mut Room, moment: Moment) {
 fn measure(ready: &Ready<Linux>, room: &mut Room) -> Option<Option<u64>> {
     // First, since the walk itself makes some pages resident.
     let (mut total, mut outside, mut shares) = (0, 0, false);
-    let mut sorter = Sorter::new();
     let Room { text, resident, .. } = room;
     let read = process::each_mapping(text, |mapping| {
         let ours = ours_of(ready, resident, &mapping);
         total += mapping.resident;
         outside += mapping.resident - ours;
-        sorter.next(&mapping, mapping.resident - ours);
         shares |= ours > 0 && mapping.shared > 0;
     });
-    room.outside = sorter.finish();
     room.resident.shares(shares || !read);
     if !room.survey.take(ready, &mut room.resident) {
         return None;

@@ -6,7 +6,6 @@ use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU64, Ordering};
 use flagstone_core::platform::Platform;
 use flagstone_core::stats::{Ledger, Survey};
-use flagstone_linux::outside::Outside;
 use flagstone_linux::residency::Resident;
 
 /// Longest directory name, in bytes.
@@ -26,16 +25,12 @@ pub struct Room {
     pub survey: Survey,
     /// Which pages are resident.
     pub resident: Resident,
-    /// What lies outside the heap.
-    pub outside: Outside,
     /// Samples taken.
     pub samples: u64,
     /// The largest resident size of a sample.
     pub peak_bytes: u64,
     /// The ledger of that sample.
     pub peak: Ledger,
-    /// What lay outside the heap then.
-    pub peak_outside: Outside,
 }
 
 impl Room {
@@ -46,11 +41,9 @@ impl Room {
             text: [0; TEXT_BYTES],
             survey: Survey::new(),
             resident: Resident::new(),
-            outside: Outside::NONE,
             samples: 0,
             peak_bytes: 0,
             peak: Ledger::EMPTY,
-            peak_outside: Outside::NONE,
         }
     }
 
@@ -120,7 +113,6 @@ impl Shared {
         room.samples = 0;
         room.peak_bytes = 0;
         room.peak = Ledger::EMPTY;
-        room.peak_outside = Outside::NONE;
         self.taken.store(0, Ordering::Release);
     }
 }

@@ -1,7 +1,6 @@
 //! Which allocators are on this machine, and which of them a run is to measure.
 
 use crate::exit::Failure;
-use crate::suggest;
 use std::path::{Path, PathBuf};
 
 /// An allocator that can be measured.
@@ -201,8 +200,7 @@ pub fn choose(wanted: &[String]) -> Result<Vec<Allocator>, String> {
         if found.is_empty() {
             let names: Vec<String> = known.iter().map(full_name).collect();
             return Err(format!(
-                "no allocator '{want}' here; {}found: {} (a path with a '/' is taken as a library; bench/peers builds more)",
-                suggest::question(want, known.iter().map(|one| one.name.as_str())),
+                "no allocator '{want}' here; found: {} (a path with a '/' is taken as a library; bench/peers builds more)",
                 names.join(", ")
             ));
         }

@@ -2,7 +2,6 @@
 
 use super::child::fixed::{self, FreeOrder};
 use super::child::{Damage, Job, Sample, footprint, growth, larson, remote, spawn};
-use crate::suggest;
 
 /// How a workload is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -217,11 +216,7 @@ pub fn select(names: &[String]) -> Result<Vec<Workload>, String> {
     for name in names {
         if !list.iter().any(|workload| matches(name, &workload.name)) {
             let known: Vec<&str> = list.iter().map(|workload| workload.name.as_str()).collect();
-            let meant = suggest::question(name, known.iter().copied());
-            return Err(format!(
-                "no workload '{name}'; {meant}known: {}",
-                known.join(", ")
-            ));
+            return Err(format!("no workload '{name}'; known: {}", known.join(", ")));
         }
     }
     let chosen = |workload: &Workload| names.iter().any(|name| matches(name, &workload.name));

@@ -1,16 +1,15 @@
 //! `flagstone bench`: Flagstone beside the allocators found on this machine, in one interleaved run.
 
-pub(crate) mod allocators;
+mod allocators;
 mod catalog;
 mod child;
-pub(crate) mod figures;
+mod figures;
 mod html;
 mod process;
 mod report;
 mod runner;
 mod targets;
 
-use crate::args::Json;
 use crate::exit::{Failure, Outcome};
 use crate::outfile;
 use crate::source::machine;
@@ -31,7 +30,7 @@ use std::process::ExitCode;
 /// Every run is a process of its own with the allocator preloaded; runs are interleaved (A B C,
 /// A B C ...). Shown are the median, the range, the ratio to the best median, peak resident size
 /// and page faults. "tie" means the distance to the best is smaller than the distance between the
-/// quartiles of either, and the ranges meet: no difference was shown.
+/// quartiles of either: no difference was shown.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     flagstone bench pair batch-lifo --quick\n  \
@@ -62,8 +61,9 @@ pub struct Args {
     /// Small sizes and three runs: a first look, not a result
     #[arg(long)]
     quick: bool,
-    #[command(flatten)]
-    json: Json,
+    /// Write the rows to a file as flagstone.bench/1 ('-' for stdout instead of the tables)
+    #[arg(long, value_name = "F")]
+    json: Option<PathBuf>,
     /// Write a self-contained HTML report to F: machine, programs, a chart and a table for each
     /// workload, targets
     #[arg(long, value_name = "F")]
@@ -238,8 +238,11 @@ fn identify(bench: &Bench, chosen: Vec<Allocator>) -> Result<Vec<Allocator>, Fai
 }
 
 fn measure_all(args: &Args, bench: &Bench, workloads: &[Workload], on: &[Allocator]) -> Outcome {
-    let to_stdout = args.json.to_stdout();
-    outfile::all_writable("bench", args.json.path(), &[args.html.as_deref()])?;
+    let to_stdout = args
+        .json
+        .as_deref()
+        .is_some_and(|path| path.as_os_str() == "-");
+    outfile::all_writable("bench", args.json.as_deref(), &[args.html.as_deref()])?;
     let quiet = args.targets || to_stdout;
     let plan: Vec<(&Workload, usize)> = workloads
         .iter()
@@ -270,24 +273,30 @@ fn measure_all(args: &Args, bench: &Bench, workloads: &[Workload], on: &[Allocat
 }
 
 fn finish(args: &Args, bench: &Bench, on: &[Allocator], results: &[Measured]) -> Outcome {
-    let to_stdout = args.json.to_stdout();
+    let to_stdout = args
+        .json
+        .as_deref()
+        .is_some_and(|path| path.as_os_str() == "-");
     let with_flagstone = on.iter().any(|allocator| allocator.name == FLAGSTONE);
-    let mut list = if with_flagstone {
+    let list = if with_flagstone {
         targets::targets(results)
     } else {
         Vec::new()
     };
-    if !args.workloads.is_empty() {
-        // Of the chosen workloads only: the others were not asked about.
-        list.retain(|target| target.got.is_some());
-    }
     let spoken_of = args.targets || list.iter().any(|target| target.reached.is_some());
     if args.targets || (spoken_of && !to_stdout) {
         print!("{}", targets::summary(&list));
     }
     let missed = list.iter().any(|target| target.reached == Some(false));
-    if let Some(path) = args.json.path() {
-        outfile::write_json("bench", path, &report::document(results, list.clone()))?;
+    if let Some(path) = &args.json {
+        let document = report::document(results, list.clone());
+        let text = serde_json::to_string_pretty(&document)
+            .map_err(|error| Failure::Usage(format!("bench: {}: {error}", path.display())))?;
+        if to_stdout {
+            println!("{text}");
+        } else {
+            outfile::write("bench", path, &format!("{text}\n"))?;
+        }
     }
     if let Some(path) = &args.html {
         let list: &[_] = if spoken_of { &list } else { &[] };

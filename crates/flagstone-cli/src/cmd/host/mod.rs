@@ -20,10 +20,8 @@ mod view;
 mod what_if;
 mod words;
 
-use crate::args::Json;
 use crate::exit::{Failure, Outcome};
 use crate::source::Tree;
-use crate::{outfile, suggest};
 use flagstone_core::base::PageSize;
 use flagstone_core::policy::Policy;
 use std::path::PathBuf;
@@ -42,8 +40,7 @@ use std::process::ExitCode;
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Args {
-    /// Read a captured tree: a directory that holds proc and sys, or a tar file from
-    /// --capture, plain or compressed by zstd
+    /// Read a captured tree: a directory that holds proc and sys, or a tar file from --capture
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
 
@@ -55,8 +52,8 @@ pub struct Args {
     #[arg(long, value_name = "RULE", conflicts_with_all = ["capture", "json"])]
     apply: Option<String>,
 
-    /// Cost the population under this policy instead of the usual ones; A,B or given again
-    #[arg(long, value_name = "P", value_delimiter = ',')]
+    /// Cost the population under this policy instead of the usual ones; may be given again
+    #[arg(long, value_name = "P")]
     policy: Vec<String>,
 
     /// Caches to list, largest first; 0 lists all
@@ -67,8 +64,9 @@ pub struct Args {
     #[arg(long, value_name = "BYTES")]
     page_size: Option<usize>,
 
-    #[command(flatten)]
-    json: Json,
+    /// Print one JSON document with every cache instead of the tables
+    #[arg(long)]
+    json: bool,
 }
 
 /// The answer about `tree` as text of `width` columns, as the command prints it.
@@ -109,17 +107,14 @@ pub fn run(args: &Args) -> Outcome {
     if let Some(rule) = &args.apply {
         return apply::apply(&report, rule);
     }
-    if let Some(file) = args.json.path() {
-        outfile::write_json("host: --json", file, &report)?;
-    }
-    if !args.json.to_stdout() {
+    if args.json {
+        let text = serde_json::to_string_pretty(&report)
+            .map_err(|error| Failure::Finding(format!("host: {error}")))?;
+        println!("{text}");
+    } else {
         print!(
             "{}",
-            view::render(
-                &report,
-                args.top,
-                &view::Screen::of(&std::io::stdout(), view::WIDTH_PIPE)
-            )
+            view::render(&report, args.top, &view::Screen::of_stdout())
         );
     }
     Ok(ExitCode::SUCCESS)
@@ -135,8 +130,9 @@ fn parse_page_size(bytes: usize) -> Result<PageSize, Failure> {
 }
 
 fn parse_policies(names: &[String]) -> Result<Vec<(String, Policy)>, Failure> {
-    let parse = |name: &String| {
-        suggest::policy(name).map_err(|why| Failure::Usage(format!("host: --policy {name}: {why}")))
+    let parse = |name: &String| match Policy::parse(name) {
+        Ok(policy) => Ok((name.clone(), policy)),
+        Err(error) => Err(Failure::Usage(format!("host: --policy {name}: {error}"))),
     };
     names.iter().map(parse).collect()
 }

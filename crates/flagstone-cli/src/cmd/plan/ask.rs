@@ -4,9 +4,8 @@ use super::Args;
 use super::population::{Captured, Count};
 use super::rows::{Machine, NamedPolicy, Object};
 use crate::exit::Failure;
-use crate::suggest;
 use flagstone_core::base::{Order, PageSize};
-use flagstone_core::policy::{Cpus, ObjectSpec, WatermarkInput, Watermarks, min_free_kib};
+use flagstone_core::policy::{Cpus, ObjectSpec, Policy, WatermarkInput, Watermarks, min_free_kib};
 
 /// A checked question.
 pub struct Ask {
@@ -71,7 +70,7 @@ fn number(option: &str, text: &str) -> Result<u64, Failure> {
         .and_then(|value| value.checked_mul(1 << shift));
     value.ok_or_else(|| {
         usage(format_args!(
-            "{option} {text}: not a whole number; 256, 4096, 64K, 8M and 1G are"
+            "{option} {text}: not a whole number (256, 4096, 64K are)"
         ))
     })
 }
@@ -143,11 +142,17 @@ impl Ask {
 fn policies(args: &Args) -> Result<Vec<NamedPolicy>, Failure> {
     let mut named = Vec::new();
     for name in &args.policies {
-        let (name, mut policy) = suggest::policy(name).map_err(usage)?;
+        let mut policy = Policy::parse(name).map_err(usage)?;
         for setting in &args.settings {
-            suggest::set(&mut policy, setting).map_err(usage)?;
+            let (key, value) = setting
+                .split_once('=')
+                .ok_or_else(|| usage(format_args!("--set {setting}: write it as key=value")))?;
+            policy.set(key.trim(), value.trim()).map_err(usage)?;
         }
-        named.push(NamedPolicy { name, policy });
+        named.push(NamedPolicy {
+            name: name.clone(),
+            policy,
+        });
     }
     Ok(named)
 }

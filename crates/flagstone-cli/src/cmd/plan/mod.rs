@@ -13,10 +13,7 @@ mod population;
 pub mod rows;
 mod table;
 
-use crate::args::Json;
 use crate::exit::Outcome;
-use crate::outfile;
-use crate::terminal::Screen;
 use std::process::ExitCode;
 
 /// Ask what slab orders, list limits and pageset marks a policy chooses.
@@ -63,8 +60,7 @@ pub struct Args {
     #[arg(long = "size", value_name = "B", num_args = 1.., value_delimiter = ',',
           allow_negative_numbers = true)]
     sizes: Vec<String>,
-    /// Caches and their populations from a captured /proc/slabinfo, or from a tree or archive of
-    /// host --capture; - reads standard input
+    /// Caches and their populations from a captured /proc/slabinfo; - reads standard input
     #[arg(long, value_name = "FILE")]
     from: Option<String>,
     /// Which objects of the capture a policy must find room for
@@ -114,23 +110,19 @@ pub struct Args {
     /// The zone's high watermark in pages [default: likewise]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     wmark_high: Option<String>,
-    /// With --from, caches to list, largest first; 0 lists all
-    #[arg(long, value_name = "N", default_value_t = 20)]
-    top: usize,
-    #[command(flatten)]
-    json: Json,
+    /// Print one JSON document instead of tables
+    #[arg(long)]
+    json: bool,
 }
 
 /// Runs the command.
 pub fn run(args: &Args) -> Outcome {
     let ask = ask::Ask::from_args(args)?;
     let plan = rows::Plan::of(&ask)?;
-    if let Some(file) = args.json.path() {
-        outfile::write_json("plan: --json", file, &plan)?;
-    }
-    if !args.json.to_stdout() {
-        let screen = Screen::of(&std::io::stdout(), table::WIDTH_PIPE);
-        print!("{}", table::render(&plan, args.top, screen));
+    if args.json {
+        plan.print_json();
+    } else {
+        print!("{}", table::render(&plan, table::Emphasis::of_stdout()));
     }
     Ok(ExitCode::SUCCESS)
 }

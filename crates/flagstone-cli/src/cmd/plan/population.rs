@@ -1,38 +1,9 @@
 //! A captured population: which caches, how many objects, and what their slabs cost.
 
-use crate::source::{Tree, slabinfo};
+use crate::source::slabinfo;
 use flagstone_core::base::{Order, PageSize};
 use flagstone_core::policy::{Population, estimated_live};
 use std::io::Read;
-use std::path::Path;
-
-/// The text of a slabinfo: standard input, a file, or the one inside a tree that `host --capture` took.
-fn read(path: &str) -> Result<Vec<u8>, String> {
-    let mut bytes = Vec::new();
-    if path == "-" {
-        let read = std::io::stdin().lock().read_to_end(&mut bytes);
-        read.map_err(|error| format!("--from -: {error}"))?;
-        return Ok(bytes);
-    }
-    let file = Path::new(path);
-    if !file.exists() {
-        return Err(format!("--from {path}: no such file"));
-    }
-    let archive = file.is_file() && Tree::is_archive(file);
-    if file.is_dir() || archive {
-        let tree = Tree::open(file).map_err(|why| format!("--from {why}"))?;
-        let text = tree
-            .text("proc/slabinfo")
-            .map_err(|absent| format!("--from {path}: proc/slabinfo in it: {}", absent.reason()))?;
-        return Ok(text.into_bytes());
-    }
-    std::fs::read(file).map_err(|error| match error.kind() {
-        std::io::ErrorKind::PermissionDenied => {
-            format!("--from {path}: permission denied; only root reads /proc/slabinfo")
-        }
-        _ => format!("--from {path}: {error}"),
-    })
-}
 
 /// Which objects of a capture a policy must find room for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,7 +55,13 @@ impl Captured {
 
     /// Reads a slabinfo file (`-` is standard input) of a machine with `page_size`.
     pub fn read(path: &str, page_size: PageSize, count: Count) -> Result<Vec<Self>, String> {
-        let bytes = read(path)?;
+        let mut bytes = Vec::new();
+        let read = if path == "-" {
+            std::io::stdin().lock().read_to_end(&mut bytes)
+        } else {
+            std::fs::File::open(path).and_then(|mut file| file.read_to_end(&mut bytes))
+        };
+        read.map_err(|error| format!("--from {path}: {error}; is it readable?"))?;
         let text = String::from_utf8(bytes).map_err(|error| {
             let line = error.as_bytes()[..error.utf8_error().valid_up_to()]
                 .iter()

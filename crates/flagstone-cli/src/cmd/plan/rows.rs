@@ -3,7 +3,8 @@
 use super::ask::Ask;
 use crate::exit::Failure;
 use flagstone_core::base::PageSize;
-use flagstone_core::policy::{Cpus, Engine, KernelCache, ObjectSpec, PcpZone, Policy, Population};
+use flagstone_core::policy::{Cpus, Engine, ObjectSpec, PcpZone, Policy, Population};
+use flagstone_kernels::KernelCache;
 use serde::Serialize;
 
 /// A policy and the name it was asked for by.
@@ -290,6 +291,13 @@ impl<'a> Plan<'a> {
             self.totals.push(here);
         }
         self.totals.extend(sums);
+    }
+
+    /// Writes the document to standard output.
+    pub fn print_json(&self) {
+        let stdout = std::io::BufWriter::new(std::io::stdout().lock());
+        // A closed pipe has already ended the program; nothing else can fail here.
+        let _ = serde_json::to_writer(stdout, self).map(|()| println!());
     }
 }
 

@@ -1,9 +1,10 @@
 //! The answer as tables: rows of one question together, what differs from its first row marked.
 
 use super::rows::{Cost, PcpRow, Plan, Row, Total};
-use crate::terminal::{Screen, unpadded, wrap};
+use crate::terminal::unpadded;
 use comfy_table::{Attribute, Cell, CellAlignment, Color, Table, presets};
 use std::fmt::Write as _;
+use std::io::IsTerminal as _;
 
 /// How a difference is shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,165 +16,30 @@ pub enum Emphasis {
 }
 
 impl Emphasis {
-    fn on(screen: Screen) -> Self {
-        match screen.styled {
-            true => Self::Colour,
-            false => Self::Star,
+    /// What standard output can show.
+    pub fn of_stdout() -> Self {
+        let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        if std::io::stdout().is_terminal() && !refused {
+            Self::Colour
+        } else {
+            Self::Star
         }
     }
 }
 
-/// Columns of output that is no terminal, unless `COLUMNS` says otherwise.
-pub const WIDTH_PIPE: u16 = 80;
-
-/// Columns from which the table of a capture has room for every knob.
-const WIDTH_KNOBS: u16 = 140;
-
-/// Longest name of a cache in a table of 80 columns.
-const NAME_MAX: usize = 20;
-
-/// All tables of the answer; of a capture the totals first, then the `top` largest caches, 0 for all.
-pub fn render(plan: &Plan, top: usize, screen: Screen) -> String {
-    let emphasis = Emphasis::on(screen);
+/// All tables of the answer.
+pub fn render(plan: &Plan, emphasis: Emphasis) -> String {
     let mut out = String::new();
+    if !plan.rows.is_empty() {
+        caches(&mut out, &plan.rows, emphasis);
+    }
     if !plan.totals.is_empty() {
         totals(&mut out, &plan.totals, emphasis);
-        largest(&mut out, plan, top, screen);
-    } else if !plan.rows.is_empty() {
-        caches(&mut out, &plan.rows, emphasis);
     }
     if !plan.pcp.is_empty() {
         pagesets(&mut out, &plan.pcp, emphasis);
     }
     out
-}
-
-/// The largest caches of a capture that hold anything, each with all its policies.
-fn largest(out: &mut String, plan: &Plan, top: usize, screen: Screen) {
-    let together = |a: &Row, b: &Row| {
-        (a.cache, a.size, a.cpus, a.page_size) == (b.cache, b.size, b.cpus, b.page_size)
-    };
-    let total = |group: &[Row]| {
-        let costs = group.iter().filter_map(|row| row.cost);
-        costs.map(|cost| cost.total_bytes).max().unwrap_or(0)
-    };
-    let held = |group: &&[Row]| {
-        let mut costs = group.iter().filter_map(|row| row.cost);
-        costs.any(|cost| cost.population > 0)
-    };
-    // A cache without an order under every policy has no cost, and is worth a look.
-    let odd = |group: &&[Row]| group.iter().any(|row| row.cost.is_none());
-    let all: Vec<&[Row]> = plan.rows.chunk_by(together).collect();
-    let mut kept: Vec<&[Row]> = all
-        .iter()
-        .copied()
-        .filter(|group| held(group) || odd(group))
-        .collect();
-    kept.sort_by_key(|group| std::cmp::Reverse(total(group)));
-    let shown = if top == 0 {
-        kept.len()
-    } else {
-        top.min(kept.len())
-    };
-    captured(out, &kept[..shown], screen);
-    let empty = all.len() - kept.len();
-    let hidden = kept.len() - shown;
-    if hidden + empty > 0 {
-        let _ = writeln!(
-            out,
-            "{hidden} smaller caches are not shown (--top 0 shows them), nor {empty} empty ones"
-        );
-    }
-    first_slabs(out, &plan.rows, Source::Capture, screen.width);
-}
-
-/// The rows of a capture's caches. In 80 columns order, objects and cost; wider, every knob.
-fn captured(out: &mut String, groups: &[&[Row]], screen: Screen) {
-    let rows = || groups.iter().copied().flatten();
-    let Some(first) = rows().next() else { return };
-    let many_cpus = rows().any(|row| row.cpus != first.cpus);
-    let knobs = screen.width >= WIDTH_KNOBS;
-    let mut header = vec!["cache", "size"];
-    if many_cpus {
-        header.push("cpus");
-    }
-    header.extend(["policy", "order", "objs"]);
-    if knobs {
-        header.extend(["tail", "cpu_partial", "min_partial", "sheaf", "population"]);
-    }
-    header.extend(["slabs", "waste", "total"]);
-    let mut table = Compared::new(&header, Emphasis::on(screen));
-    for row in rows() {
-        let name = row.cache.unwrap_or_default();
-        let name = if knobs {
-            name.to_owned()
-        } else {
-            fit(name, NAME_MAX)
-        };
-        let mut group = vec![name, row.size.to_string()];
-        if many_cpus {
-            group.push(row.cpus.to_string());
-        }
-        let cost = row.cost;
-        let mut values = vec![maybe(row.order), maybe(row.objects)];
-        if knobs {
-            values.extend([
-                maybe(row.tail_bytes),
-                maybe(row.cpu_partial),
-                maybe(row.min_partial),
-                maybe(row.sheaf_capacity),
-                maybe(cost.map(|cost| cost.population)),
-            ]);
-        }
-        values.extend([
-            maybe(cost.map(|cost| cost.slabs)),
-            maybe(cost.map(|cost| kib(cost.waste_bytes))),
-            maybe(cost.map(|cost| kib(cost.total_bytes))),
-        ]);
-        table.row(group, row.policy, values);
-    }
-    table.write(
-        out,
-        "Largest caches (size in bytes, waste and total in KiB)",
-    );
-}
-
-/// A name in at most `room` columns, its middle cut out if it is longer.
-fn fit(name: &str, room: usize) -> String {
-    let length = name.chars().count();
-    if length <= room {
-        return name.to_owned();
-    }
-    let head: String = name.chars().take(room - room / 3 - 1).collect();
-    let tail: String = name.chars().skip(length - room / 3).collect();
-    format!("{head}~{tail}")
-}
-
-/// Where a plan's populations come from.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Source {
-    Sizes,
-    Capture,
-}
-
-/// What rows say whose slabs follow the population.
-fn first_slabs(out: &mut String, rows: &[Row], source: Source, width: u16) {
-    let by_population = |row: &&Row| row.first_slab_bytes.is_some();
-    let Some(row) = rows.iter().find(by_population) else {
-        return;
-    };
-    let told = match source {
-        Source::Capture => "slabs, waste and total are of such slabs",
-        Source::Sizes => "--from tells what such slabs cost for a population",
-    };
-    let line = format!(
-        "{}: slabs follow the population, at first {} B for size {}; order and objects are of the \
-         slab they never exceed for the same objects (but by a credit of 4 pages); {told}",
-        row.policy,
-        row.first_slab_bytes.unwrap_or(0),
-        row.size
-    );
-    out.push_str(&wrap(&line, width, 0));
 }
 
 /// A table whose rows are compared with the first row of their group.
@@ -267,8 +133,13 @@ fn kib(bytes: u64) -> String {
 }
 
 fn caches(out: &mut String, rows: &[Row], emphasis: Emphasis) {
+    let from = rows[0].cache.is_some();
     let derived = rows.iter().any(|row| row.object_size.is_some());
-    let mut header = vec!["size", "cpus", "page", "policy"];
+    let mut header = vec!["size"];
+    if from {
+        header.insert(0, "cache");
+    }
+    header.extend(["cpus", "page", "policy"]);
     if derived {
         header[0] = "object";
         header.push("size");
@@ -282,13 +153,16 @@ fn caches(out: &mut String, rows: &[Row], emphasis: Emphasis) {
         "min_partial",
         "sheaf",
     ]);
+    if from {
+        header.extend(["population", "slabs used", "waste KiB", "total KiB"]);
+    }
     let mut table = Compared::new(&header, emphasis);
     for row in rows {
-        let group = vec![
-            row.object_size.unwrap_or(row.size).to_string(),
-            row.cpus.to_string(),
-            row.page_size.to_string(),
-        ];
+        let mut group = vec![row.object_size.unwrap_or(row.size).to_string()];
+        if let Some(cache) = row.cache {
+            group.insert(0, cache.into());
+        }
+        group.extend([row.cpus.to_string(), row.page_size.to_string()]);
         let mut values = Vec::new();
         if derived {
             values.push(row.size.to_string());
@@ -302,18 +176,49 @@ fn caches(out: &mut String, rows: &[Row], emphasis: Emphasis) {
             maybe(row.min_partial),
             maybe(row.sheaf_capacity),
         ]);
+        if from {
+            let cost = row.cost.unwrap_or_default();
+            values.extend([
+                cost.population.to_string(),
+                cost.slabs.to_string(),
+                kib(cost.waste_bytes),
+                kib(cost.total_bytes),
+            ]);
+        }
         table.row(group, row.policy, values);
     }
     table.write(
         out,
         "Caches (sizes and tails in bytes; - where a policy has no such knob)",
     );
-    first_slabs(out, rows, Source::Sizes, 100);
+    let by_population = |row: &&Row| row.first_slab_bytes.is_some();
+    if let Some(row) = rows.iter().find(by_population) {
+        let told = if from {
+            "'slabs used', waste and total are of such slabs"
+        } else {
+            "--from tells what such slabs cost for a population"
+        };
+        let _ = writeln!(
+            out,
+            "{}: slabs follow the population, at first {} B for size {}; order and objects are of the slab \
+             they\nnever exceed for the same objects (but by a credit of 4 pages); {told}",
+            row.policy,
+            row.first_slab_bytes.unwrap_or(0),
+            row.size
+        );
+    }
 }
 
 fn totals(out: &mut String, totals: &[Total], emphasis: Emphasis) {
     let header = [
-        "cpus", "policy", "caches", "slabs", "waste", "total", "waste+", "total+",
+        "cpus",
+        "policy",
+        "caches",
+        "slabs",
+        "waste",
+        "total",
+        "waste, spread",
+        "total, spread",
     ];
     let mut table = Compared::new(&header, emphasis);
     for total in totals {
@@ -341,9 +246,8 @@ fn totals(out: &mut String, totals: &[Total], emphasis: Emphasis) {
     }
     table.write(
         out,
-        "Totals in KiB (waste: behind the last object of each slab)",
+        "Totals in KiB (waste: behind the last object of each slab; spread: slabs of each CPU's own)",
     );
-    out.push_str("+ if each CPU also keeps a slab\n");
 }
 
 fn pagesets(out: &mut String, rows: &[PcpRow], emphasis: Emphasis) {

@@ -103,7 +103,6 @@ pub fn run(args: &Args) -> Outcome {
         command: &args.command,
         preload: &libraries,
         variables: &variables(args, &file),
-        output: child::Output::Own,
     });
     let ended = match started {
         Ok(ended) => ended,

@@ -1,9 +1,7 @@
 //! The command as a child: started with the library, its signals forwarded, its end awaited.
 
-use super::timeline::{Point, Watch, coarse_ns};
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,17 +18,6 @@ pub struct Start<'a> {
     pub preload: &'a [PathBuf],
     /// Variables to set, and those without a value to remove.
     pub variables: &'a [(OsString, Option<OsString>)],
-    /// Where the command's standard output goes.
-    pub output: Output,
-}
-
-/// Where the command's standard output goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Output {
-    /// Where ours goes.
-    Own,
-    /// To standard error: ours is taken by a document.
-    Error,
 }
 
 /// A child that ended.
@@ -44,10 +31,6 @@ pub struct Ended {
     pub wall_s: f64,
     /// Seconds of processor time, its children's included: for the program, for the system.
     pub cpu_s: (f64, f64),
-    /// When it was started, on the clock of samples.
-    pub began_ns: u64,
-    /// Its resident size over time.
-    pub resident: Vec<Point>,
     /// Largest resident size of it or any child it waited for, in KiB, as the kernel counts: this
     /// program's own size included, since the child begins as a copy of it.
     pub max_rss_kib: u64,
@@ -93,35 +76,22 @@ pub fn run(start: &Start<'_>) -> Result<Ended, NotStarted> {
         };
     }
     command.env("LD_PRELOAD", preload_list(start.preload));
-    if start.output == Output::Error {
-        let error = io::stderr().as_fd().try_clone_to_owned();
-        command.stdout(error.map_err(|error| not_started(start, &error))?);
-    }
     let own_rss_kib = own_rss_kib();
     forward_signals();
     let began = Instant::now();
-    let began_ns = coarse_ns();
     let child = command
         .spawn()
         .map_err(|error| not_started(start, &error))?;
     let process = child.id() as i32;
     address_to(process);
-    let watch = Watch::start(process);
-    let ended = wait(process, own_rss_kib, began);
-    let resident = watch.stop(began_ns);
-    let ended = ended.map(|ended| Ended {
-        began_ns,
-        resident,
-        ..ended
-    });
-    ended.map_err(|error| NotStarted {
+    wait(process, own_rss_kib, began).map_err(|error| NotStarted {
         code: 2,
         line: format!("waiting for {}: {error}", start.program.display()),
     })
 }
 
 /// The libraries before what is preloaded already.
-pub fn preload_list(libraries: &[PathBuf]) -> OsString {
+fn preload_list(libraries: &[PathBuf]) -> OsString {
     let others = std::env::var_os("LD_PRELOAD").filter(|list| !list.is_empty());
     let all: Vec<OsString> = libraries
         .iter()
@@ -143,8 +113,7 @@ fn not_started(start: &Start<'_>, error: &io::Error) -> NotStarted {
     }
 }
 
-/// This program's own largest resident size, in KiB.
-pub fn own_rss_kib() -> u64 {
+fn own_rss_kib() -> u64 {
     // SAFETY: plain integers; all zeroes is a value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: a structure to fill.
@@ -183,8 +152,6 @@ fn wait(process: i32, own_rss_kib: u64, began: Instant) -> io::Result<Ended> {
         status,
         wall_s,
         cpu_s: (seconds(usage.ru_utime), seconds(usage.ru_stime)),
-        began_ns: 0,
-        resident: Vec::new(),
         max_rss_kib: usage.ru_maxrss as u64,
         own_rss_kib,
     })
@@ -269,8 +236,6 @@ mod tests {
             status,
             wall_s: 0.0,
             cpu_s: (0.0, 0.0),
-            began_ns: 0,
-            resident: Vec::new(),
             max_rss_kib: 0,
             own_rss_kib: 0,
         }

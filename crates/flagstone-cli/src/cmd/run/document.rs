@@ -1,13 +1,15 @@
 //! The document `flagstone.run/1`.
 
-use super::answer::{self, Shares, Try};
 use super::child::Ended;
-use super::reports::{Cache, Found, Kind, LedgerLine, Pages, Report};
+use super::reports::{Cache, Found, LedgerLine, Pages, Report};
 use super::settings::Settings;
-use super::timeline::Timeline;
+use crate::exit::Failure;
 use flagstone_core::stats::Line;
 use serde::Serialize;
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 
 /// A ledger line as the document shows it.
 #[derive(Debug, Serialize)]
@@ -37,53 +39,6 @@ pub struct Other {
     pub peak_rss_kib: u64,
 }
 
-/// Where memory was, in words and in few figures.
-#[derive(Debug, Serialize)]
-pub struct Answer {
-    pub text: String,
-    pub at_peak: Shares,
-    pub at_exit: Shares,
-}
-
-/// The process with the largest peak.
-#[derive(Debug, Serialize)]
-pub struct PeakProcess {
-    /// Absent where it left no report.
-    pub pid: Option<i32>,
-    pub program: Option<String>,
-}
-
-/// How a process is when the command has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum State {
-    /// Its figures are of its end.
-    Ended,
-    /// It ended without a word; its figures are of its last sample.
-    Killed,
-    /// It runs on; its figures are of its last sample.
-    Alive,
-}
-
-/// One process with all its figures, for `--all`.
-#[derive(Debug, Serialize)]
-pub struct Process {
-    pub pid: i32,
-    pub ppid: i32,
-    pub program: String,
-    pub state: State,
-    pub answer: Answer,
-    pub samples: u64,
-    pub rss_bytes: Option<u64>,
-    pub peak_rss_kib: u64,
-    pub ledger: Vec<Entry>,
-    pub outside: Vec<Kind>,
-    pub peak_sample_rss_bytes: u64,
-    pub ledger_at_peak: Vec<Entry>,
-    pub outside_at_peak: Vec<Kind>,
-    pub caches: Vec<Cache>,
-}
-
 /// What the run came to. Field order is the document's.
 #[derive(Debug, Serialize)]
 pub struct Outcome {
@@ -94,15 +49,7 @@ pub struct Outcome {
     pub wall_s: f64,
     pub user_s: f64,
     pub system_s: f64,
-    /// Largest resident size of any process of the run.
     pub peak_rss_kib: u64,
-    /// Of the command's own process, and of the others.
-    pub own_peak_rss_kib: Option<u64>,
-    pub children_peak_rss_kib: Option<u64>,
-    pub peak_process: Option<PeakProcess>,
-    pub answer: Option<Answer>,
-    #[serde(rename = "try")]
-    pub tries: Vec<Try>,
     pub policy: String,
     /// Whether the figures are of the command's end; else of its last sample, or there are none.
     pub at_exit: bool,
@@ -113,34 +60,22 @@ pub struct Outcome {
     pub caches: Vec<Cache>,
     pub rss_bytes: Option<u64>,
     pub ledger: Vec<Entry>,
-    pub outside: Vec<Kind>,
     pub not_resident: NotResident,
     pub peak_sample_rss_bytes: Option<u64>,
     pub ledger_at_peak: Vec<Entry>,
-    pub outside_at_peak: Vec<Kind>,
     pub not_resident_at_peak: NotResident,
     pub pages: Pages,
     pub other_processes: Vec<Other>,
-    /// Every process with its ledger, the command's own first; only with `--all`.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub processes: Vec<Process>,
-    pub timeline: Timeline,
 }
 
 impl Outcome {
     /// Brings everything together.
-    pub fn of(
-        command: &[OsString],
-        settings: &Settings,
-        (ended, found): (&Ended, &Found),
-        detail: Detail,
-    ) -> Self {
+    pub fn of(command: &[OsString], settings: &Settings, ended: &Ended, found: &Found) -> Self {
         let main = found.main.as_ref();
         let mut caches: Vec<Cache> = main.map(|m| m.caches.clone()).unwrap_or_default();
         caches.sort_by_key(|cache| std::cmp::Reverse(cache.resident_bytes));
         let words = command.iter();
-        let peaks = Peaks::of(ended, found);
-        let mut outcome = Self {
+        Self {
             schema: "flagstone.run/1",
             command: words
                 .map(|word| word.to_string_lossy().into_owned())
@@ -150,12 +85,7 @@ impl Outcome {
             wall_s: ended.wall_s,
             user_s: ended.cpu_s.0,
             system_s: ended.cpu_s.1,
-            peak_rss_kib: peaks.all,
-            own_peak_rss_kib: peaks.own,
-            children_peak_rss_kib: peaks.children,
-            peak_process: peaks.process(found),
-            answer: main.map(answer_of),
-            tries: Vec::new(),
+            peak_rss_kib: peak_rss_kib(ended, found),
             policy: settings.title(),
             at_exit: main.is_some_and(|m| m.at_exit),
             samples: main.map_or(0, |m| m.samples),
@@ -164,126 +94,29 @@ impl Outcome {
             caches,
             rss_bytes: main.and_then(|m| m.rss_bytes),
             ledger: main.map(|m| entries(&m.ledger)).unwrap_or_default(),
-            outside: main.map(|m| m.outside.clone()).unwrap_or_default(),
             not_resident: main.map(not_resident).unwrap_or_default(),
             peak_sample_rss_bytes: main.map(|m| m.peak.rss_bytes),
             ledger_at_peak: main.map(|m| entries(&m.peak.ledger)).unwrap_or_default(),
-            outside_at_peak: main.map(|m| m.peak.outside.clone()).unwrap_or_default(),
             not_resident_at_peak: main.map(not_resident_at_peak).unwrap_or_default(),
             pages: main.map(|m| m.pages.clone()).unwrap_or_default(),
             other_processes: found.others.iter().map(other).collect(),
-            processes: match detail {
-                Detail::EveryProcess => found
-                    .main
-                    .iter()
-                    .chain(&found.others)
-                    .map(process)
-                    .collect(),
-                Detail::Command => Vec::new(),
-            },
-            timeline: Timeline::of(ended, found),
-        };
-        if let Some(main) = main {
-            let set = |name: &str| std::env::var_os(name).is_some();
-            outcome.tries = answer::tries(main, &outcome, set);
-        }
-        outcome
-    }
-}
-
-/// Which processes are shown whole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Detail {
-    /// The command's own.
-    Command,
-    /// All.
-    EveryProcess,
-}
-
-/// Largest resident sizes, in KiB.
-struct Peaks {
-    all: u64,
-    own: Option<u64>,
-    children: Option<u64>,
-}
-
-impl Peaks {
-    /// The kernel counts from before the command was loaded, when its process was still a copy of
-    /// this one; a figure no larger than that tells nothing, and the processes' own serve. It also
-    /// keeps its counters per CPU and looks at them approximately (since Linux 6.2 up to 32 pages a
-    /// CPU may be missing), so a sample, which counts pages, may have seen more.
-    fn of(ended: &Ended, found: &Found) -> Self {
-        let kib = |report: &Report| report.peak_bytes().div_ceil(1024);
-        let own = found.main.as_ref().map(kib);
-        let children = found.others.iter().map(kib).max();
-        let sampled = found.main.iter().chain(&found.others);
-        let sampled = sampled.map(|r| r.peak.rss_bytes.div_ceil(1024)).max();
-        let counted = ended.max_rss_kib > ended.own_rss_kib;
-        let all = match own.max(children) {
-            Some(reported) if !counted => reported,
-            _ => ended.max_rss_kib.max(sampled.unwrap_or(0)),
-        };
-        // What no report explains is a child's that could not report.
-        let unseen = own
-            .max(children)
-            .is_some_and(|seen| counted && all > seen + seen / 50 + 2048);
-        Self {
-            all,
-            own,
-            children: if unseen { Some(all) } else { children },
         }
     }
-
-    fn process(&self, found: &Found) -> Option<PeakProcess> {
-        let (own, children) = (self.own.unwrap_or(0), self.children.unwrap_or(0));
-        let report = if own >= children {
-            found.main.as_ref()
-        } else {
-            let first = found.others.first();
-            first.filter(|other| other.peak_bytes().div_ceil(1024) == children)
-        };
-        (own.max(children) > 0).then(|| PeakProcess {
-            pid: report.map(|report| report.pid),
-            program: report.map(|report| report.program.clone()),
-        })
-    }
 }
 
-fn answer_of(report: &Report) -> Answer {
-    Answer {
-        text: answer::sentence(report),
-        at_peak: Shares::of(&report.peak.ledger),
-        at_exit: Shares::of(&report.ledger),
-    }
-}
-
-fn process(report: &Report) -> Process {
-    let mut caches = report.caches.clone();
-    caches.sort_by_key(|cache| std::cmp::Reverse(cache.resident_bytes));
-    Process {
-        pid: report.pid,
-        ppid: report.ppid,
-        program: report.program.clone(),
-        state: state(report),
-        answer: answer_of(report),
-        samples: report.samples,
-        rss_bytes: report.rss_bytes,
-        peak_rss_kib: report.peak_bytes().div_ceil(1024),
-        ledger: entries(&report.ledger),
-        outside: report.outside.clone(),
-        peak_sample_rss_bytes: report.peak.rss_bytes,
-        ledger_at_peak: entries(&report.peak.ledger),
-        outside_at_peak: report.peak.outside.clone(),
-        caches,
-    }
-}
-
-fn state(report: &Report) -> State {
-    let alive = || std::path::Path::new(&format!("/proc/{}/stat", report.pid)).exists();
-    match report.at_exit {
-        true => State::Ended,
-        false if alive() => State::Alive,
-        false => State::Killed,
+/// The largest resident size of any of the run's processes.
+///
+/// The kernel counts from before the command was loaded, when its process was still a copy of
+/// this one; a figure no larger than that tells nothing, and the processes' own serve. It also
+/// keeps its counters per CPU and looks at them approximately (since Linux 6.2 up to 32 pages a
+/// CPU may be missing), so a sample, which counts pages, may have seen more.
+fn peak_rss_kib(ended: &Ended, found: &Found) -> u64 {
+    let own = found.main.iter().chain(&found.others);
+    let reported = own.clone().map(|r| r.peak_bytes().div_ceil(1024)).max();
+    let sampled = own.map(|r| r.peak.rss_bytes.div_ceil(1024)).max();
+    match reported {
+        Some(reported) if ended.max_rss_kib <= ended.own_rss_kib => reported,
+        _ => ended.max_rss_kib.max(sampled.unwrap_or(0)),
     }
 }
 
@@ -323,5 +156,39 @@ fn other(report: &Report) -> Other {
         program: report.program.clone(),
         rss_bytes: report.rss_bytes,
         peak_rss_kib: report.peak_bytes().div_ceil(1024),
+    }
+}
+
+/// The file that `--json` names, opened before the command starts.
+#[derive(Debug)]
+pub struct Target {
+    path: PathBuf,
+    file: File,
+}
+
+impl Target {
+    /// Opens the file.
+    ///
+    /// # Errors
+    /// A usage failure if it cannot be written.
+    pub fn open(path: &Path) -> Result<Self, Failure> {
+        let file = File::create(path)
+            .map_err(|error| Failure::Usage(format!("run: --json {}: {error}", path.display())))?;
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+        })
+    }
+
+    /// Writes the document.
+    ///
+    /// # Errors
+    /// A usage failure if the file system refuses.
+    pub fn write(mut self, outcome: &Outcome) -> Result<(), Failure> {
+        let mut text = serde_json::to_vec_pretty(outcome).unwrap_or_default();
+        text.push(b'\n');
+        self.file.write_all(&text).map_err(|error| {
+            Failure::Usage(format!("run: --json {}: {error}", self.path.display()))
+        })
     }
 }

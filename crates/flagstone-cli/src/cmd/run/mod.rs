@@ -1,30 +1,21 @@
 //! `flagstone run`: a command on Flagstone, and afterwards where its memory went.
 //!
 //! ```text
-//!   answer     where the memory was in one sentence, and what to try
-//!   timeline   resident size and ledgers over time
 //!   settings   --policy and --set, checked, as variables the library reads
 //!   program    what CMD is: found, executable, something a library can be put into
-//!   compare    the command on several allocators, in turns
 //!   child      start, signals, end                reports   what its processes left
-//!   html       the same as a page
 //!   document   flagstone.run/1                    view      the same as text
 //! ```
 
-mod answer;
 pub(super) mod child;
-mod compare;
 mod document;
-mod html;
 pub(super) mod program;
 mod reports;
 mod settings;
-mod timeline;
 mod view;
 
-use crate::args::Json;
 use crate::exit::{Failure, Outcome};
-use crate::{outfile, preload};
+use crate::preload;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -32,20 +23,14 @@ use std::process::ExitCode;
 /// Run a command on Flagstone and show where its memory went.
 ///
 /// The command keeps its own stdin, stdout, stderr, signals and exit status (128 + n after signal
-/// n). Afterwards stderr shows where its memory was in one sentence, what to try, a ledger of its
-/// resident memory, its caches and its page layer; docs/ledger.md says what each line means.
+/// n). Afterwards stderr shows its caches, a ledger of its resident memory and its page layer;
+/// docs/ledger.md says what each line means.
 ///
-/// With `--json` and no file, or `--json -`, standard output holds the document alone: what the
-/// command prints on its standard output then goes to standard error.
-///
-/// Exit status: that of the command (with --compare 1 if a run failed); 127 if it is not found, 126 if it cannot be executed, 2 for
+/// Exit status: that of the command; 127 if it is not found, 126 if it cannot be executed, 2 for
 /// a wrong call or a program no library can be put into.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   flagstone run -- python3 -c 'print(sum(range(10**6)))'
-  flagstone run --html memory.html -- python3 service.py
-  flagstone run --all -- gunicorn app:main
-  flagstone run --compare glibc,flagstone,linux-7.0 -- sort big.txt
   flagstone run --policy linux-7.0 --set barn_full=2 --json ledger.json -- sort big.txt")]
 pub struct Args {
     /// Policy of the heap: a kernel's, or flagstone's own; +name composes [default: flagstone]
@@ -54,23 +39,9 @@ pub struct Args {
     /// Override one setting of the policy, a size may end in K, M or G; may be given several times
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
-    #[command(flatten)]
-    json: Json,
-    /// Write a self-contained HTML report to F: the answer, memory over time, ledger, caches
-    #[arg(long, value_name = "F")]
-    html: Option<PathBuf>,
-    /// Show every process that the command starts, with a ledger each
-    #[arg(long)]
-    all: bool,
-    /// Run the command on several allocators in turns and show one table: glibc, allocators that
-    /// bench --list finds, libraries by path, policies with any :key=value; its output is dropped
-    #[arg(long, value_name = "A,B", value_delimiter = ',', num_args = 1,
-          conflicts_with_all = ["policy", "set", "all", "quiet", "html"])]
-    compare: Vec<String>,
-    /// Runs on each allocator, with --compare
-    #[arg(long, value_name = "N", default_value_t = 7, requires = "compare",
-          value_parser = clap::value_parser!(u16).range(1..))]
-    runs: u16,
+    /// Write the figures as one JSON document to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
     /// Print nothing afterwards
     #[arg(long)]
     quiet: bool,
@@ -93,18 +64,11 @@ pub fn run(args: &Args) -> Outcome {
         }
         Err(program::Refusal::Usage(line)) => return Err(Failure::Usage(format!("run: {line}"))),
     };
-    if !args.compare.is_empty() {
-        let runs = usize::from(args.runs);
-        return compare::run(&args.compare, runs, (&program, &args.command), &args.json);
-    }
-    if let Some(file) = args.json.path() {
-        outfile::writable("run: --json", file)?;
-    }
-    outfile::all_writable("run", args.json.path(), &[args.html.as_deref()])?;
-    let output = match args.json.to_stdout() {
-        true => child::Output::Error,
-        false => child::Output::Own,
-    };
+    let document = args
+        .json
+        .as_deref()
+        .map(document::Target::open)
+        .transpose()?;
     let library = preload::library_path(preload::serving(settings.policy_name()))?;
     let reports = reports::Directory::new()?;
     let report = (
@@ -116,16 +80,12 @@ pub fn run(args: &Args) -> Outcome {
         .into_iter()
         .map(|(name, value)| (name.into(), Some(value)));
     let removed = removed.into_iter().map(|name| (name.into(), None));
-    let all = args
-        .all
-        .then(|| ("FLAGSTONE_RUN_ALL".into(), Some("1".into())));
-    let variables: Vec<_> = set.chain(removed).chain([report]).chain(all).collect();
+    let variables: Vec<_> = set.chain(removed).chain([report]).collect();
     let ended = match child::run(&child::Start {
         program: &program,
         command: &args.command,
         preload: &[library],
         variables: &variables,
-        output,
     }) {
         Ok(ended) => ended,
         Err(child::NotStarted { code, line }) => {
@@ -134,16 +94,9 @@ pub fn run(args: &Args) -> Outcome {
         }
     };
     let found = reports.read(ended.process);
-    let detail = match args.all {
-        true => document::Detail::EveryProcess,
-        false => document::Detail::Command,
-    };
-    let outcome = document::Outcome::of(&args.command, &settings, (&ended, &found), detail);
-    if let Some(file) = args.json.path() {
-        outfile::write_json("run: --json", file, &outcome)?;
-    }
-    if let Some(file) = &args.html {
-        outfile::write("run: --html", file, &html::page(&outcome))?;
+    let outcome = document::Outcome::of(&args.command, &settings, &ended, &found);
+    if let Some(target) = document {
+        target.write(&outcome)?;
     }
     if !args.quiet {
         view::print(&outcome, &found);

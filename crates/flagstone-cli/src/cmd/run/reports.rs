@@ -24,11 +24,6 @@ pub struct Cache {
     pub in_barns: u64,
     pub free_in_slabs: u64,
     pub empty_slabs: u64,
-    /// Slabs whose objects outside are all cached, and the free bytes in them.
-    #[serde(default)]
-    pub pinned_slabs: u64,
-    #[serde(default)]
-    pub pinned_bytes: u64,
     pub sheaf_capacity: u64,
     pub tail_bytes: u64,
     pub mean_requested: Option<u64>,
@@ -41,35 +36,6 @@ pub struct Cache {
 pub struct LedgerLine {
     pub line: String,
     pub bytes: u64,
-}
-
-/// Resident bytes of one kind of mapping outside the heap.
-#[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
-pub struct Kind {
-    pub kind: String,
-    pub bytes: u64,
-}
-
-impl Kind {
-    /// The kind of what a program or its runtime maps itself.
-    pub const ANONYMOUS: &'static str = "anonymous";
-
-    /// Bytes of one kind.
-    pub fn bytes_of(kinds: &[Self], kind: &str) -> u64 {
-        let named = kinds.iter().filter(|found| found.kind == kind);
-        named.map(|found| found.bytes).sum()
-    }
-
-    /// Its name for readers, and what it holds.
-    pub fn words(&self) -> (&'static str, &'static str) {
-        match self.kind.as_str() {
-            "program" => ("program and libraries", "Files with code, and their data."),
-            "files" => ("other mapped files", "Data files and shared memory."),
-            "stacks" => ("stacks", "Of threads, told by their guards."),
-            Self::ANONYMOUS => ("anonymous mappings", "What a runtime mapped itself."),
-            _ => ("other", "Pages of the kernel."),
-        }
-    }
 }
 
 /// A zone's figures.
@@ -146,8 +112,6 @@ pub struct Pages {
 pub struct Peak {
     pub rss_bytes: u64,
     pub ledger: Vec<LedgerLine>,
-    #[serde(default)]
-    pub outside: Vec<Kind>,
     pub released_bytes: u64,
     pub untouched_bytes: u64,
 }
@@ -157,8 +121,6 @@ pub struct Peak {
 pub struct Report {
     pub schema: String,
     pub pid: i32,
-    #[serde(default)]
-    pub ppid: i32,
     pub program: String,
     /// Whether it is of the process's end, not of a sample before.
     #[serde(rename = "final")]
@@ -171,25 +133,10 @@ pub struct Report {
     pub peak_rss_bytes: Option<u64>,
     pub caches: Vec<Cache>,
     pub ledger: Vec<LedgerLine>,
-    #[serde(default)]
-    pub outside: Vec<Kind>,
     pub released_bytes: u64,
     pub untouched_bytes: u64,
     pub peak: Peak,
     pub pages: Pages,
-    /// Its samples, in order: a file of its own.
-    #[serde(skip)]
-    pub samples_taken: Vec<Sample>,
-}
-
-/// One sample of a process, shortly.
-#[derive(Clone, Debug, Deserialize)]
-pub struct Sample {
-    /// On the coarse monotonic clock.
-    pub at_ns: u64,
-    pub rss_bytes: Option<u64>,
-    /// Bytes of each ledger line, in their order.
-    pub ledger: Vec<u64>,
 }
 
 impl Report {
@@ -260,21 +207,11 @@ impl Directory {
 
 fn read(path: &Path) -> Result<Report, String> {
     let bytes = fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    let mut report: Report =
+    let report: Report =
         serde_json::from_slice(&bytes).map_err(|error| format!("{}: {error}", path.display()))?;
     if report.schema == "flagstone.report/1" {
-        report.samples_taken = samples(&path.with_extension("timeline"));
         Ok(report)
     } else {
         Err(format!("{}: schema {}", path.display(), report.schema))
     }
-}
-
-/// The lines that can be read; the last may be cut off where a process was killed.
-fn samples(path: &Path) -> Vec<Sample> {
-    let text = fs::read_to_string(path).unwrap_or_default();
-    let lines = text.lines();
-    lines
-        .filter_map(|line| serde_json::from_str(line).ok())
-        .collect()
 }

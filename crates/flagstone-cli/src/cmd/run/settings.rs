@@ -2,7 +2,6 @@
 //! handed on as the variables that the library reads.
 
 use crate::exit::Failure;
-use crate::suggest;
 use flagstone_core::policy::Policy;
 use std::ffi::OsString;
 
@@ -23,19 +22,26 @@ impl Settings {
     /// # Errors
     /// A usage failure that names what is wrong and what would be right.
     pub fn of(policy: Option<&str>, set: &[String]) -> Result<Self, Failure> {
-        let (name, mut checked) = match policy {
-            Some(given) => suggest::policy(given)
-                .map(|(name, policy)| (Some(name), policy))
-                .map_err(|why| Failure::Usage(format!("run: --policy {given}: {why}")))?,
-            None => (None, Policy::default()),
+        let mut checked = match policy {
+            Some(name) => Policy::parse(name)
+                .map_err(|error| Failure::Usage(format!("run: --policy {name}: {error}")))?,
+            None => Policy::default(),
         };
-        let set = set.iter();
-        let set = set.map(|item| {
-            suggest::set(&mut checked, item).map_err(|why| Failure::Usage(format!("run: {why}")))
-        });
-        let pairs = set.collect::<Result<Vec<_>, _>>()?;
+        let mut pairs = Vec::new();
+        for item in set {
+            let Some((key, value)) = item.split_once('=') else {
+                return Err(Failure::Usage(format!(
+                    "run: --set {item}: expected KEY=VALUE, for example sheaf_capacity=32"
+                )));
+            };
+            let (key, value) = (key.trim(), plain(value.trim()));
+            checked
+                .set(key, &value)
+                .map_err(|error| Failure::Usage(format!("run: --set {item}: {error}")))?;
+            pairs.push((key.to_owned(), value));
+        }
         Ok(Self {
-            name,
+            name: policy.map(str::to_owned),
             set: pairs,
             inherited: std::env::var("FLAGSTONE_POLICY").ok(),
         })
@@ -77,6 +83,20 @@ impl Settings {
         let remove = remove.map(|(key, _)| format!("FLAGSTONE_{}", key.to_ascii_uppercase()));
         (set, remove.collect())
     }
+}
+
+/// A number with a size suffix as plain digits; anything else as it is, for the policy to refuse.
+fn plain(value: &str) -> String {
+    let shift = match value.bytes().last() {
+        Some(b'k' | b'K') => 10,
+        Some(b'm' | b'M') => 20,
+        Some(b'g' | b'G') => 30,
+        _ => return value.to_owned(),
+    };
+    let number = value[..value.len() - 1].parse::<u64>().ok();
+    number
+        .and_then(|number| number.checked_mul(1 << shift))
+        .map_or_else(|| value.to_owned(), |bytes| bytes.to_string())
 }
 
 #[cfg(test)]

@@ -57,28 +57,14 @@ pub fn smaller(host: &Host, formula: &Formula, total: &Ledger) -> Option<Advice>
         gain: words,
         gain_bytes: Some(gain),
         cost: format!(
-            "{}: list locks and page allocator are visited {} as often",
-            objects_per_slab(row.objects_per_slab_mean, now.objects_per_slab_mean),
+            "a slab holds {:.0} objects instead of {:.0}: list locks and page allocator are \
+             visited {} as often",
+            row.objects_per_slab_mean,
+            now.objects_per_slab_mean,
             factor(visits)
         ),
         worth: worth(gain, total.total),
     })
-}
-
-/// How many objects a slab holds by another rule and now.
-fn objects_per_slab(then: f64, now: f64) -> String {
-    match then.round() == now.round() {
-        true => format!("a slab holds {now:.0} objects as before"),
-        false => format!("a slab holds {then:.0} objects instead of {now:.0}"),
-    }
-}
-
-/// What CPUs may park by another rule and now.
-fn parked(then: u64, now: u64) -> String {
-    match bytes(then) == bytes(now) {
-        true => format!("CPUs may park {} as before", bytes(now)),
-        false => format!("CPUs may park {} instead of {}", bytes(then), bytes(now)),
-    }
 }
 
 /// Larger slabs where many CPUs share a node's list (docs: linux-policies 1.6).
@@ -113,15 +99,17 @@ pub fn larger(host: &Host, formula: &Formula) -> Option<Advice> {
         writes: Vec::new(),
         because: format!("{cpus} CPUs may meet at one node's list lock; only if profiles show it"),
         gain: format!(
-            "{}: the list lock is taken {} as often",
-            objects_per_slab(then.objects_per_slab_mean, now.objects_per_slab_mean),
+            "a slab holds {:.0} objects instead of {:.0}: the list lock is taken {} as often",
+            then.objects_per_slab_mean,
+            now.objects_per_slab_mean,
             factor(now.objects_per_slab_mean / then.objects_per_slab_mean.max(1.0))
         ),
         gain_bytes: None,
         cost: format!(
-            "up to {} more slab memory; {}; needs free blocks of {}{}",
+            "up to {} more slab memory; CPUs may park {} instead of {}; needs free blocks of {}{}",
             bytes(more),
-            parked(then.parked_bytes_max, now.parked_bytes_max),
+            bytes(then.parked_bytes_max),
+            bytes(now.parked_bytes_max),
             page((host.page_size.bytes() as u64) << 4),
             free_blocks(host, 4).map_or(String::new(), |blocks| format!(
                 " ({} free now)",

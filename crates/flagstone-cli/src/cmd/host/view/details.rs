@@ -16,20 +16,20 @@ pub fn what_if(out: &mut String, r: &Report, screen: Screen) {
     let rest = "the same objects under other rules; changes against the first row, this host's own";
     title(out, screen, "What if", rest);
     let mut head = vec!["rules", "total", "", "same partial", "tails", "CPUs park"];
-    if super::wide(screen) {
+    if screen.wide() {
         head.extend(["orders changed", "largest order", "objects per slab"]);
     }
     let mut rows = Vec::new();
     for row in &r.what_if {
         let mut cells = vec![
-            fit(&row.policy, if super::wide(screen) { 34 } else { 24 }),
+            fit(&row.policy, if screen.wide() { 34 } else { 24 }),
             short(row.total_bytes),
             change(row.total_bytes, now.total_bytes),
             change(row.total_bytes_same_partial, now.total_bytes_same_partial),
             change(row.tail_bytes, now.tail_bytes),
             short(row.parked_bytes_max),
         ];
-        if super::wide(screen) {
+        if screen.wide() {
             cells.extend([
                 row.orders_changed.to_string(),
                 row.order_max.to_string(),
@@ -64,18 +64,10 @@ pub fn what_if(out: &mut String, r: &Report, screen: Screen) {
 pub fn deviations(out: &mut String, r: &Report, screen: Screen) {
     let Some(formula) = &r.formula else { return };
     if r.deviations.is_empty() {
-        let rest = if r.caches.is_empty() {
-            format!(
-                "none among the pageset marks, which are what {} gives; caches could not be \
-                 read, so nothing is known of their orders and limits",
-                formula.name
-            )
-        } else {
-            format!(
-                "none; every order, limit and mark is what {} gives",
-                formula.name
-            )
-        };
+        let rest = format!(
+            "none; every order, limit and mark is what {} gives",
+            formula.name
+        );
         title(out, screen, "Deviations", &rest);
         return;
     }
@@ -97,7 +89,7 @@ pub fn deviations(out: &mut String, r: &Report, screen: Screen) {
         }
     }
     let row = |(d, more): &(&Deviation, usize)| {
-        let room = if super::wide(screen) { 26 } else { 18 };
+        let room = if screen.wide() { 26 } else { 18 };
         let others = if *more == 0 {
             String::new()
         } else {
@@ -145,7 +137,7 @@ pub fn pagesets(out: &mut String, r: &Report, screen: Screen) {
         "hold",
         "tuning",
     ];
-    if super::wide(screen) {
+    if screen.wide() {
         head.insert(7, "at most");
     }
     let words = head.len() - 1;
@@ -165,7 +157,7 @@ pub fn pagesets(out: &mut String, r: &Report, screen: Screen) {
             short(row.held.saturating_mul(page)),
             row.tuning.word().to_owned(),
         ];
-        if super::wide(screen) {
+        if screen.wide() {
             cells.insert(7, short(row.may_hold_max.saturating_mul(page)));
         }
         cells

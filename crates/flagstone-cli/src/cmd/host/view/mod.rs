@@ -4,19 +4,58 @@
 mod details;
 mod overview;
 
-use crate::terminal::{unpadded, wrap};
+use crate::terminal::unpadded;
 use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, presets};
+use std::io::IsTerminal;
 
 use super::report::Report;
 
-pub use crate::terminal::Screen;
+/// How wide and how colourful the output may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Screen {
+    /// Columns.
+    pub width: u16,
+    /// Whether headings may be bold.
+    pub styled: bool,
+}
 
 /// Columns of output that is not a terminal, unless `COLUMNS` says otherwise.
-pub const WIDTH_PIPE: u16 = 100;
+const WIDTH_PIPE: u16 = 100;
 
-/// Whether tables have room for their further columns.
-fn wide(screen: Screen) -> bool {
-    screen.width >= 110
+impl Screen {
+    /// What stdout is: its width, and styled if it is a terminal and `NO_COLOR` is not set.
+    #[must_use]
+    pub fn of_stdout() -> Self {
+        let terminal = std::io::stdout().is_terminal();
+        let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        let columns = || std::env::var("COLUMNS").ok()?.parse().ok();
+        let width = if terminal { Table::new().width() } else { None };
+        Self {
+            width: width.or_else(columns).unwrap_or(WIDTH_PIPE).clamp(60, 400),
+            styled: terminal && !no_color && !dumb,
+        }
+    }
+
+    fn heading(self, text: &str) -> String {
+        if self.styled {
+            format!("\x1b[1m{text}\x1b[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+
+    fn strong(self, text: &str) -> String {
+        if self.styled {
+            format!("\x1b[36m{text}\x1b[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+
+    fn wide(self) -> bool {
+        self.width >= 110
+    }
 }
 
 /// The whole text; `top` caches are listed, 0 for all.
@@ -86,4 +125,27 @@ fn title(out: &mut String, screen: Screen, heading: &str, rest: &str) {
     // The heading is counted without its escape codes.
     let text = wrap(&format!("{heading}{line}"), screen.width, 0);
     out.push_str(&text[heading.len()..]);
+}
+
+/// Breaks a line at spaces so that it fits `width`, further lines indented.
+fn wrap(text: &str, width: u16, indent: usize) -> String {
+    let mut out = String::new();
+    let mut line = String::new();
+    let lead = text.len() - text.trim_start().len();
+    line.push_str(&text[..lead]);
+    let mut first = true;
+    for word in text.trim_start().split(' ') {
+        if !first && line.chars().count() + 1 + word.chars().count() > usize::from(width) {
+            out.push_str(line.trim_end());
+            out.push('\n');
+            line = " ".repeat(indent);
+        } else if !first {
+            line.push(' ');
+        }
+        line.push_str(word);
+        first = false;
+    }
+    out.push_str(line.trim_end());
+    out.push('\n');
+    out
 }

@@ -47,11 +47,10 @@ pub fn summary(out: &mut String, r: &Report, screen: Screen) -> std::fmt::Result
             format!(" (and of {})", others.join(", "))
         };
         let line = format!(
-            "The rules of {}{alike} explain {} of {} {}",
+            "The rules of {}{alike} explain {} of {} values",
             formula.name,
             count(formula.right as u64),
-            count(formula.values as u64),
-            compared(r)
+            count(formula.values as u64)
         );
         out.push_str(&wrap(&line, screen.width, 2));
     }
@@ -133,7 +132,7 @@ fn bar(
     } else {
         "█".repeat(filled)
     };
-    let note = if super::wide(screen) { note } else { "" };
+    let note = if screen.wide() { note } else { "" };
     let line = format!(
         "  {name:<22}{:>10}{:>9}  {filled}{note}",
         bytes(part),
@@ -173,7 +172,7 @@ pub fn largest(out: &mut String, r: &Report, top: usize, screen: Screen) {
         "order",
         "objs/slab",
     ];
-    if super::wide(screen) {
+    if screen.wide() {
         head = vec![
             "cache",
             "total",
@@ -198,7 +197,7 @@ pub fn largest(out: &mut String, r: &Report, top: usize, screen: Screen) {
         } else {
             format!(" +{}", c.aliases.len())
         };
-        if super::wide(screen) {
+        if screen.wide() {
             return vec![
                 fit(&c.name, 24),
                 short(l.total),
@@ -226,7 +225,7 @@ pub fn largest(out: &mut String, r: &Report, top: usize, screen: Screen) {
             count(c.objects_per_slab),
         ]
     };
-    let words = super::wide(screen).then_some(12);
+    let words = screen.wide().then_some(12);
     out.push_str(&table(
         screen,
         &head,
@@ -234,7 +233,7 @@ pub fn largest(out: &mut String, r: &Report, top: usize, screen: Screen) {
         used[..shown].iter().map(row).collect(),
     ));
     out.push_str("  A slab is 2^order pages, cut into objs/slab objects of stride bytes.\n");
-    if !super::wide(screen) && used[..shown].iter().any(|cache| !cache.aliases.is_empty()) {
+    if !screen.wide() && used[..shown].iter().any(|cache| !cache.aliases.is_empty()) {
         out.push_str("  +N: N other caches are merged into it; --json names them\n");
     }
 }
@@ -254,25 +253,14 @@ fn few(names: &[String], room: usize) -> String {
     text
 }
 
-/// What the rules were compared with: not every value where the caches could not be read.
-fn compared(r: &Report) -> &'static str {
-    match r.caches.is_empty() {
-        true => "values that could be read, pageset marks all; no cache was among them",
-        false => "values",
-    }
-}
-
 pub fn advice(out: &mut String, r: &Report, screen: Screen) {
     if r.advice.is_empty() && r.considered.is_empty() {
         return;
     }
     if r.advice.is_empty() {
         let rest = format!(
-            "nothing to do; {} weighed (below)",
-            match r.considered.len() {
-                1 => "1 change was".to_owned(),
-                many => format!("{many} changes were"),
-            }
+            "nothing to do; {} changes were weighed (below)",
+            r.considered.len()
         );
         title(out, screen, "Advice", &rest);
     } else {

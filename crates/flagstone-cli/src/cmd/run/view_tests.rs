@@ -1,10 +1,5 @@
-use super::ledger::closing;
 use super::*;
-use crate::cmd::run::answer::Shares;
-use crate::cmd::run::document::{Answer, Entry, NotResident};
-use crate::cmd::run::reports::{Cache, Kind, Pages};
-use crate::cmd::run::timeline::Timeline;
-use flagstone_core::stats::Line;
+use crate::cmd::run::reports::Pages;
 
 fn entries(bytes: u64) -> Vec<Entry> {
     Line::ALL
@@ -34,8 +29,6 @@ fn cache(name: &str, active: u64) -> Cache {
         in_barns: 0,
         free_in_slabs: 0,
         empty_slabs: 0,
-        pinned_slabs: 0,
-        pinned_bytes: 0,
         sheaf_capacity: 14,
         tail_bytes: 0,
         mean_requested: Some(4000),
@@ -54,22 +47,6 @@ fn outcome() -> Outcome {
         user_s: 1.0,
         system_s: 0.25,
         peak_rss_kib: 123_456_789,
-        own_peak_rss_kib: Some(23_456_789),
-        children_peak_rss_kib: Some(123_456_789),
-        peak_process: None,
-        answer: Some(Answer {
-            text: "At its peak (900.0 MiB) the program held 700.0 MiB. ".repeat(4),
-            at_peak: Shares::default(),
-            at_exit: Shares::default(),
-        }),
-        tries: vec![Try {
-            rule: "rule",
-            change: "--set sheaf_capacity=16".into(),
-            because: "a reason that is long enough to be broken over lines ".repeat(3),
-            gain: "at most 900.0 MiB less".into(),
-            gain_bytes: Some(1),
-            cost: "more refills".into(),
-        }],
         policy: "flagstone".into(),
         at_exit: true,
         samples: 4,
@@ -78,41 +55,25 @@ fn outcome() -> Outcome {
         caches: (0..40)
             .map(|index| cache(&format!("malloc-{index}"), 100_000_000))
             .collect(),
-        rss_bytes: Some(Line::ALL.len() as u64 * (900 << 20)),
+        rss_bytes: Some(18 * (900 << 20)),
         ledger: entries(900 << 20),
-        outside: kinds(),
         not_resident: NotResident::default(),
         peak_sample_rss_bytes: None,
         ledger_at_peak: entries(999 << 20),
-        outside_at_peak: kinds(),
         not_resident_at_peak: NotResident::default(),
         pages: Pages::default(),
         other_processes: Vec::new(),
-        processes: Vec::new(),
-        timeline: Timeline::default(),
     }
-}
-
-fn kinds() -> Vec<Kind> {
-    ["program", "files", "stacks", "anonymous", "other"]
-        .map(|kind| Kind {
-            kind: kind.to_owned(),
-            bytes: 180 << 20,
-        })
-        .to_vec()
 }
 
 fn plain(outcome: &Outcome, width: u16) -> String {
     let mut out = String::new();
-    let screen = Screen {
-        width,
-        styled: false,
-    };
+    let screen = Screen { width, bold: false };
     summary(&mut out, outcome, screen);
-    ledger::table_of(&mut out, outcome, screen);
-    caches::table_of(&mut out, &outcome.caches, screen);
-    pages::layer(&mut out, outcome, screen);
-    processes::others(&mut out, outcome, screen);
+    ledger(&mut out, outcome, screen);
+    caches(&mut out, &outcome.caches, screen);
+    pages(&mut out, outcome, screen);
+    others(&mut out, outcome);
     out
 }
 
@@ -141,8 +102,11 @@ fn numbers_are_never_broken_over_two_lines_at_80_columns() {
 fn the_sum_is_compared_with_what_the_kernel_counts() {
     let text = plain(&outcome(), 120);
     assert!(text.contains("(+0.00 %)"), "{text}");
-    assert_eq!(closing(102, Some(100)), "Kernel: 100 B (+2.00 %).");
-    assert!(closing(1, None).contains("did not tell"));
+    assert_eq!(
+        closing(102, Some(100)),
+        "The kernel counts 100 B (+2.00 %)."
+    );
+    assert!(closing(1, None).contains("could not be read"));
 }
 
 #[test]
@@ -170,27 +134,19 @@ fn caches_beyond_the_first_are_summed() {
 }
 
 #[test]
-fn the_answer_and_what_to_try_come_before_any_table() {
-    let text = plain(&outcome(), 80);
-    let at = |what: &str| text.find(what).unwrap_or_else(|| panic!("{what}: {text}"));
-    assert!(at("At its peak") < at("Try:"));
-    assert!(at("Try:") < at("Where its memory was"));
-}
-
-#[test]
-fn the_largest_line_is_the_first_and_outside_is_split_below_its_line() {
-    let mut outcome = outcome();
-    for entry in &mut outcome.ledger_at_peak {
-        entry.bytes = if entry.line == "non_heap" {
-            7 << 20
-        } else {
-            1 << 20
-        };
-    }
-    outcome.outside_at_peak[3].bytes = 1 << 30;
-    let text = plain(&outcome, 80);
-    let table = text.split("what it is").nth(1).expect("a table");
-    let names: Vec<&str> = table.lines().skip(1).take(3).collect();
-    assert!(names[0].starts_with("outside the heap"), "{names:?}");
-    assert!(names[1].starts_with("  anonymous mappings"), "{names:?}");
+fn sizes_keep_to_four_digits() {
+    let sizes = [0, 1023, 1024, 1_048_000, 1 << 20, 1 << 40, u64::MAX].map(size);
+    assert_eq!(
+        sizes,
+        [
+            "0 B",
+            "1023 B",
+            "1.0 KiB",
+            "1.0 MiB",
+            "1.0 MiB",
+            "1.0 TiB",
+            "16384.0 PiB"
+        ]
+    );
+    assert_eq!([percent(1, 8), percent(0, 0)], ["12.5 %", "–"]);
 }
