@@ -57,6 +57,20 @@ fn under_a_limit_that_a_program_lowers_itself_there_is_room_for_its_own_mappings
 }
 
 #[test]
+fn under_ulimit_v_what_was_freed_in_small_blocks_serves_one_large_one() {
+    let program = compile(SCRATCH, "preload/limit_swing.c");
+    let finished = succeed(&mut under_ulimit(200_000, &program, "200000"), LIMIT);
+    assert_eq!(finished.stdout, "ok\n");
+}
+
+#[test]
+fn large_blocks_that_nobody_touches_cost_next_to_nothing() {
+    let program = compile(SCRATCH, "preload/untouched.c");
+    let finished = succeed(&mut preloaded(program), LIMIT);
+    assert_eq!(finished.stdout, "ok\n");
+}
+
+#[test]
 fn threads_run_under_ulimit_v() {
     succeed(&mut under_ulimit(500_000, &threads(), ""), LIMIT);
 }

@@ -67,7 +67,12 @@ const CRATES: [(&str, &[&str], bool); 11] = [
     ),
     (
         "flagstone-cli",
-        &["flagstone-core", "flagstone-sim", "flagstone-trace"],
+        &[
+            "flagstone-core",
+            "flagstone-kernels",
+            "flagstone-sim",
+            "flagstone-trace",
+        ],
         true,
     ),
 ];

@@ -2,7 +2,7 @@
 //!
 //! The kernel counts what a library reserved like any mapping. Below a limit lowered to less than
 //! that, nothing could be mapped any more, no thread's stack and no library. So `setrlimit` and
-//! `prlimit` are interposed, and after a change the heap keeps three quarters of what is left. A
+//! `prlimit` are interposed, and after a change the heap keeps only what is committed (ADR 0025). A
 //! limit that is changed from outside, or by a bare system call, is met at the next huge block.
 
 use core::ffi::{c_int, c_uint};

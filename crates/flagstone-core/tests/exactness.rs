@@ -5,9 +5,8 @@
 
 mod ground_truth;
 
-use flagstone_core::policy::{
-    KernelCache, ObjectSpec, PcpMarks, PcpZone, WatermarkInput, Watermarks,
-};
+use flagstone_core::policy::{ObjectSpec, PcpMarks, PcpZone, WatermarkInput, Watermarks};
+use flagstone_kernels::KernelCache;
 use ground_truth::{Boot, CacheRow, ZoneRow, boots, caches, zones};
 
 fn debugged(row: &CacheRow) -> bool {

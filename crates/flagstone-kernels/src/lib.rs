@@ -9,6 +9,8 @@
 //!   host          the core's slabs, with what these engines share
 //!   tally         what their slow paths did
 //!   check         their invariants, for `flagstone_core::verify`
+//!   ─────────────────────────────────────────────────────────────────────────
+//!   kernel_caches  what a few of the kernels' own caches ask for
 //! ```
 //!
 //! A world whose engine is [`Kernels`] serves every policy: `TestingWith<Kernels>`,
@@ -23,6 +25,7 @@ mod array_cache;
 mod check;
 mod cpu_slab;
 mod host;
+mod kernel_caches;
 mod rules;
 mod tally;
 
@@ -36,4 +39,5 @@ mod ledger_tests;
 mod orphans_tests;
 
 pub use host::{Kernels, counts};
+pub use kernel_caches::{KERNEL_CACHES, KernelCache};
 pub use tally::EngineCounts;

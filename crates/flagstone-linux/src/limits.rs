@@ -11,6 +11,8 @@ use core::ffi::c_uint;
 
 /// Address space reserved where nothing limits it: 1 TiB.
 const WISH: usize = 1 << 40;
+/// The least worth claiming.
+const CLAIM_MIN: usize = 64 << 30;
 /// The least worth reserving.
 const WISH_MIN: usize = 32 << 20;
 
@@ -162,6 +164,14 @@ pub fn reservation_wish() -> usize {
     };
     let left = limit.saturating_sub(address_space_used());
     (left / 2).clamp(WISH_MIN.min(limit), WISH)
+}
+
+/// Bytes of pages worth claiming where address space is limited: four times the limit, which may be
+/// raised later, and 64 GiB at least. A claim costs nothing, and what memory it takes follows its use.
+#[must_use]
+pub fn claim_wish() -> Option<usize> {
+    let limit = address_space_limit()?;
+    Some(limit.saturating_mul(4).clamp(CLAIM_MIN, WISH))
 }
 
 /// The limit on this process's address space in bytes, if there is one (`ulimit -v`); none as well beside a

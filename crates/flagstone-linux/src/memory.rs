@@ -6,12 +6,15 @@
 //!   decommit  MADV_DONTNEED       contents gone, reads as zero, stays committed
 //!   release   munmap
 //!   remap     mremap MAYMOVE      moves page tables, never bytes
+//!   claim     no call             addresses half as high as where the kernel maps now
+//!   map_at    mmap writable       only where nothing is mapped (MAP_FIXED_NOREPLACE, Linux 4.17)
+//!   unmap     munmap
 //! ```
 
 use crate::sys;
 use core::ptr::NonNull;
 use flagstone_core::base::PageSize;
-use flagstone_core::platform::OutOfMemory;
+use flagstone_core::platform::{NotMapped, OutOfMemory};
 
 /// `MADV_DONTNEED_LOCKED`, Linux 5.18: as `MADV_DONTNEED`, also for locked memory.
 const MADV_DONTNEED_LOCKED: usize = 24;
@@ -24,25 +27,81 @@ pub fn page_size() -> PageSize {
 }
 
 fn map(bytes: usize) -> Option<NonNull<u8>> {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: a fresh anonymous mapping at an address of the kernel's choice.
-    let address = unsafe {
+    let address = mmap(0, bytes, libc::PROT_NONE, 0);
+    if (-4095..0).contains(&address) {
+        return None;
+    }
+    NonNull::new(core::ptr::with_exposed_provenance_mut(address as usize))
+}
+
+/// A fresh anonymous mapping at an address of the kernel's choice, or where nothing is mapped: the
+/// answer of the system call.
+fn mmap(at: usize, bytes: usize, protection: i32, more_flags: i32) -> isize {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | more_flags;
+    // SAFETY: no flag lets it replace a mapping.
+    unsafe {
         sys::call(
             libc::SYS_mmap,
             [
-                0,
+                at,
                 bytes,
-                libc::PROT_NONE as usize,
+                protection as usize,
                 flags as usize,
                 usize::MAX,
                 0,
             ],
         )
-    };
-    if (-4095..0).contains(&address) {
-        return None;
     }
-    NonNull::new(core::ptr::with_exposed_provenance_mut(address as usize))
+}
+
+/// A range that nobody uses now: half as high as where the kernel maps, which is far from the program,
+/// its heap, its stack and its libraries on every layout of an address space, and as random as they are.
+pub fn claim(bytes: usize, align: usize) -> Option<NonNull<u8>> {
+    let page = page_size().bytes();
+    let probe = map(page)?;
+    // SAFETY: mapped just now, used by nobody.
+    unsafe { release(probe, page) };
+    let start = probe.addr().get() / 2 / align * align;
+    let end = start.checked_add(bytes)?;
+    (end < probe.addr().get())
+        .then(|| NonNull::new(core::ptr::with_exposed_provenance_mut(start)))
+        .flatten()
+}
+
+/// Maps a range where nothing is mapped, readable and writable.
+///
+/// # Safety
+/// 1. As for `Platform::map`.
+pub unsafe fn map_at(start: NonNull<u8>, bytes: usize) -> Result<(), NotMapped> {
+    let at = start.addr().get();
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let address = mmap(at, bytes, protection, libc::MAP_FIXED_NOREPLACE);
+    if address == at as isize {
+        return Ok(());
+    }
+    if !(-4095..0).contains(&address) {
+        // A kernel that does not know the flag chose another address.
+        let other = NonNull::new(core::ptr::with_exposed_provenance_mut(address as usize));
+        if let Some(other) = other {
+            // SAFETY: mapped just now, used by nobody.
+            unsafe { release(other, bytes) };
+        }
+        return Err(NotMapped::Taken);
+    }
+    Err(if address == -(libc::EEXIST as isize) {
+        NotMapped::Taken
+    } else {
+        NotMapped::Refused
+    })
+}
+
+/// Unmaps a range; `false`, and nothing changed, where the kernel cannot split one more mapping.
+///
+/// # Safety
+/// 1. As for `Platform::unmap`.
+pub unsafe fn unmap(start: NonNull<u8>, bytes: usize) -> bool {
+    // SAFETY: obligation 1.
+    unsafe { sys::call(libc::SYS_munmap, [start.addr().get(), bytes, 0, 0, 0, 0]) == 0 }
 }
 
 /// Reserves `bytes` of address space aligned to `align`.
@@ -213,6 +272,22 @@ mod tests {
             let moved = remap(start, MIB, 8 * MIB).unwrap();
             assert_eq!((moved.read(), moved.add(8 * MIB - 1).read()), (9, 0));
             release(moved, 8 * MIB);
+        }
+    }
+
+    #[test]
+    fn a_claim_is_mapped_once_and_again_after_it_was_unmapped() {
+        let start = claim(64 * MIB, MIB).unwrap();
+        assert!(start.addr().get().is_multiple_of(MIB));
+        // SAFETY: the claim is ours; what is written is mapped.
+        unsafe {
+            map_at(start, MIB).unwrap();
+            start.write(7);
+            assert_eq!(map_at(start, MIB), Err(NotMapped::Taken));
+            assert!(unmap(start, MIB));
+            map_at(start, 2 * MIB).unwrap();
+            assert_eq!((start.read(), start.add(2 * MIB - 1).read()), (0, 0));
+            assert!(unmap(start, 2 * MIB));
         }
     }
 

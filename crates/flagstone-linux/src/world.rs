@@ -7,7 +7,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, Ordering};
 use flagstone_core::base::{CpuId, Means, NodeId, PageSize};
 use flagstone_core::platform::{
-    CpuArea, Fault, LockKind, OutOfMemory, Platform, SheafWord, SheavesOnly, Slot,
+    CpuArea, Fault, LockKind, NotMapped, OutOfMemory, Platform, SheafWord, SheavesOnly, Slot,
 };
 use flagstone_core::slab::{Engines, ObjectEngine};
 
@@ -63,6 +63,24 @@ unsafe impl<E: 'static> Platform for LinuxWith<E> {
     unsafe fn remap(start: NonNull<u8>, old_bytes: usize, new_bytes: usize) -> Option<NonNull<u8>> {
         // SAFETY: the caller's obligation.
         unsafe { memory::remap(start, old_bytes, new_bytes) }
+    }
+
+    fn claim_span() -> Option<usize> {
+        limits::claim_wish()
+    }
+
+    fn claim(bytes: usize, align: usize) -> Option<NonNull<u8>> {
+        memory::claim(bytes, align)
+    }
+
+    unsafe fn map(start: NonNull<u8>, bytes: usize) -> Result<(), NotMapped> {
+        // SAFETY: the caller's obligation.
+        unsafe { memory::map_at(start, bytes) }
+    }
+
+    unsafe fn unmap(start: NonNull<u8>, bytes: usize) -> bool {
+        // SAFETY: the caller's obligation.
+        unsafe { memory::unmap(start, bytes) }
     }
 
     fn observe() {

@@ -193,18 +193,16 @@ impl Gate {
     }
 
     /// Lets addresses pass up to `limit` bytes from the base: the page map grows with the heap.
-    /// Writes only what differs, since every `free` of every CPU reads this line.
+    /// Answers whether that was to be written: every `free` of every CPU reads this line, so it is
+    /// written only where something differs.
     #[inline]
-    pub fn raise(&self, limit: usize) {
+    pub fn raise(&self, limit: usize) -> bool {
         if self.size_end.load(Relaxed) == 0 {
-            return;
+            return false;
         }
-        if self.span.load(Relaxed) != limit {
-            self.span.store(limit, Release);
-        }
-        if self.near.load(Relaxed) && self.near_span.load(Relaxed) != limit {
-            self.near_span.store(limit, Release);
-        }
+        let far = update(&self.span, limit);
+        let near = self.near.load(Relaxed) && update(&self.near_span, limit);
+        far || near
     }
 
     /// The cache and the slots for a request of `size` bytes, if the gate lets it pass.
@@ -270,6 +268,16 @@ impl Gate {
     }
 }
 
+/// Stores `value` where another one is; answers whether it did.
+#[inline]
+fn update(word: &AtomicUsize, value: usize) -> bool {
+    let differs = word.load(Relaxed) != value;
+    if differs {
+        word.store(value, Release);
+    }
+    differs
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -299,8 +307,12 @@ mod tests {
         assert_eq!((near(1), gate.near_span.load(Relaxed)), (0, 0));
         gate.open_near();
         assert_eq!(gate.near_span.load(Relaxed), 4096);
-        gate.raise(8192);
+        assert!(gate.raise(8192));
         assert_eq!(gate.near_span.load(Relaxed), 8192);
+        assert!(
+            !gate.raise(8192),
+            "a slow free writes no line that every free reads"
+        );
         for size in 0..=NEAR_MAX {
             assert_eq!(Some(near(size)), gate.admit_size(size).map(|(id, _)| id));
         }

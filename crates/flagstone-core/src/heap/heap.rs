@@ -446,6 +446,9 @@ impl<P: Engines> Ready<P> {
         let descriptor = pages.descriptor(pfn);
         let own = descriptor.has(crate::page::flag::OWN);
         if descriptor.kind() != PageKind::Run || own || pages.address(pfn) != address {
+            if pages.is_gone(pfn) {
+                return Found::Outside;
+            }
             P::fatal(Fault::InvalidFree, address.as_ptr());
         }
         Found::Run(pfn, PageCount(descriptor.pages.load(Relaxed) as usize))

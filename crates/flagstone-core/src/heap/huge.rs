@@ -55,8 +55,7 @@ impl<P: Engines> Ready<P> {
     /// Address space for a block. Where the system refuses, the page layer gives up some of its own.
     fn reserve(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
         P::reserve(bytes, align).or_else(|| {
-            let wanted = bytes.checked_add(align)?;
-            let room = self.slabs.pages().make_room(wanted);
+            let room = self.slabs.pages().make_room();
             room.then(|| P::reserve(bytes, align)).flatten()
         })
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   refused ─► strays · sheaves and barns · pages between objects · kept huge blocks
-//!           ─► free pages ─► the request again ─► its block, or None
+//!           ─► free pages, then their address space ─► the request again ─► its block, or None
 //! ```
 //!
 //! A program may ask for the impossible again and again. After a reclaim that did not help nothing is
@@ -58,6 +58,7 @@ impl<P: Engines> Ready<P> {
         }
         self.free_strays();
         self.trim(0);
+        self.slabs.pages().unmap_idle();
         let served = request();
         if served.is_some() {
             self.last_resort.spared.store(0, Relaxed);

@@ -16,6 +16,9 @@ use std::vec::Vec;
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
+/// A limit on address space that programs of this file reach.
+const LIMIT: usize = 12 * MIB;
+
 /// One step of a program. A slot is an index into the live blocks, as far as there are some.
 #[derive(Clone, Debug)]
 enum Op {
@@ -107,7 +110,13 @@ struct Model {
 
 impl Model {
     fn new(refusal: Refusal) -> Self {
+        Self::within(refusal, usize::MAX)
+    }
+
+    /// With a limit on address space, so that the heap claims its span and gives address space back.
+    fn within(refusal: Refusal, address_space: usize) -> Self {
         let world = World::enter_new(Setup::default());
+        world.limit_address_space(address_space);
         world.refuse(refusal);
         Self {
             world,
@@ -268,6 +277,7 @@ impl Model {
         }
         self.check();
         self.world.refuse(Refusal::Never);
+        self.world.limit_address_space(usize::MAX);
         for size in [1, 5000, MIB, 20 * MIB] {
             let block = self.heap.alloc(size).expect("memory is back");
             // SAFETY: allocated just now.
@@ -286,11 +296,15 @@ fn walk(program: &[Op]) {
         Model::new(Refusal::Only(call)).run(program);
         Model::new(Refusal::From(call)).run(program);
     }
+    let calls = Model::within(Refusal::Never, LIMIT).run(program);
+    for call in 0..calls {
+        Model::within(Refusal::Only(call), LIMIT).run(program);
+    }
 }
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 32,
+        cases: 24,
         failure_persistence: None,
         ..ProptestConfig::default()
     })]
@@ -298,12 +312,13 @@ proptest! {
     #[test]
     fn a_random_program_finds_its_bytes_again(program in prop::collection::vec(op(), 1..200)) {
         Model::new(Refusal::Never).run(&program);
+        Model::within(Refusal::Never, LIMIT).run(&program);
     }
 }
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 4,
+        cases: 3,
         max_shrink_iters: 50,
         failure_persistence: None,
         ..ProptestConfig::default()
@@ -311,7 +326,7 @@ proptest! {
 
     #[test]
     fn a_random_program_survives_refusals_at_every_call(
-        program in prop::collection::vec(op(), 1..50),
+        program in prop::collection::vec(op(), 1..30),
     ) {
         walk(&program);
     }
@@ -320,7 +335,7 @@ proptest! {
 #[test]
 fn swings_of_huge_blocks_survive_refusals_at_every_call() {
     let mut program = Vec::new();
-    for round in 0..3 {
+    for round in 0..2 {
         program.extend([5, 6, 9].map(|mib| Op::Alloc(mib * MIB + round)));
         program.extend([Op::Realloc(0, 10 * MIB), Op::Realloc(1, 4 * MIB + 1)]);
         program.extend([Op::Realloc(2, 3 * MIB), Op::Realloc(0, 100)]);

@@ -84,6 +84,7 @@ pub(crate) struct FreeAreas {
     bare_pages: usize,
     bare_blocks: usize,
     idle_blocks: usize,
+    gone_blocks: usize,
     /// No idle block lies before this one.
     idle_from: Pfn,
     end: Pfn,
@@ -99,6 +100,7 @@ impl FreeAreas {
             bare_pages: 0,
             bare_blocks: 0,
             idle_blocks: 0,
+            gone_blocks: 0,
             idle_from: start,
             end: start,
             pages: 0,
@@ -224,7 +226,35 @@ impl FreeAreas {
         self.pages += Order::MAX.pages().0;
     }
 
-    /// Takes the lowest of them.
+    /// Pages of blocks whose data is not mapped: neither free nor in use.
+    pub(crate) const fn gone_pages(&self) -> usize {
+        self.gone_blocks * Order::MAX.pages().0
+    }
+
+    /// Makes the block behind the frontier one whose data is not mapped.
+    pub(super) fn grow_gone(&mut self, map: &Memmap) {
+        map.whole().gone.set(self.end);
+        self.gone_blocks += 1;
+        self.end = self.end.plus(Order::MAX.pages());
+    }
+
+    /// Makes an idle block one whose data is not mapped.
+    pub(super) fn idle_to_gone(&mut self, map: &Memmap, pfn: Pfn) {
+        map.whole().gone.set(pfn);
+        map.whole().idle.clear(pfn);
+        self.gone_blocks += 1;
+        self.idle_blocks -= 1;
+        self.pages -= Order::MAX.pages().0;
+    }
+
+    /// Makes a block idle whose data is mapped again.
+    pub(super) fn gone_to_idle(&mut self, map: &Memmap, pfn: Pfn) {
+        map.whole().gone.clear(pfn);
+        self.gone_blocks -= 1;
+        self.put_idle(map, pfn);
+    }
+
+    /// Takes the lowest idle block.
     pub(super) fn take_idle(&mut self, map: &Memmap) -> Option<Pfn> {
         if self.idle_blocks == 0 {
             return None;

@@ -1,14 +1,15 @@
 //! Building the page allocator in place: span, zones, marks, pagesets.
 //!
 //! ```text
-//!   span wished ─► reserve, halving until granted ─► zones: equal shares, a power of two each
+//!   span wished ─► claim, where address space is limited
+//!               ─► reserve, halving until granted ─► zones: equal shares, a power of two each
 //!                                                    pagesets: one per CPU and zone
 //! ```
 
 use super::allocator::PageAllocator;
 use super::config::PageConfig;
 use super::descriptor::Spacing;
-use super::memmap::{Layout, Memmap};
+use super::memmap::{Ground, Layout, Memmap};
 use super::pageset::Pageset;
 use super::whole::Whole;
 use super::zone::{Zone, ZonePlan};
@@ -86,8 +87,14 @@ impl<P: Platform> PageAllocator<P> {
         let most = page_size.bytes() << 31;
         let mut span = config.span_bytes.clamp(page_size.bytes(), most) / unit * unit;
         let least = config.span_bytes_min.min(span).max(unit);
+        let claim = P::claim_span().map(|bytes| bytes.min(most) / block * block);
+        if let Some(built) = claim.and_then(|claim| Self::build(claim, Ground::Claimed, config)) {
+            // SAFETY: obligation 1.
+            unsafe { this.write(built) };
+            return Ok(());
+        }
         loop {
-            if let Some(built) = Self::build(span, page_size, config) {
+            if let Some(built) = Self::build(span, Ground::Reserved, config) {
                 // SAFETY: obligation 1.
                 unsafe { this.write(built) };
                 return Ok(());
@@ -99,23 +106,34 @@ impl<P: Platform> PageAllocator<P> {
         }
     }
 
-    fn build(span: usize, page_size: PageSize, config: &PageConfig) -> Option<Self> {
+    fn build(span: usize, ground: Ground, config: &PageConfig) -> Option<Self> {
+        let page_size = P::page_size();
         let pages = span >> page_size.shift();
         let cpus = P::cpu_count();
         let shares = Shares::of(pages, u32::from(P::node_count()));
         let control = Control::of::<P>(shares.zones, cpus, pages);
         let layout = Layout::of(page_size, control.bytes, span, Spacing::of(&config.policy));
         let (bytes, align) = layout.reservation();
-        let start = P::reserve(bytes, align)?;
+        let start = match ground {
+            Ground::Reserved => P::reserve(bytes, align)?,
+            Ground::Claimed => P::claim(bytes, align)?,
+        };
         let rule = &config.retention;
-        // SAFETY: `start` is that reservation; control is committed next.
+        // SAFETY: `start` is that reservation or claim; control is committed next.
         let (map, control_at) =
-            unsafe { Memmap::new(start, &layout, page_size, control.whole, rule) };
-        // SAFETY: whole pages of the reservation.
-        if unsafe { P::commit(control_at, layout.control) }.is_err() {
-            // SAFETY: nobody has used the reservation.
-            unsafe { P::release(start, bytes) };
-            return None;
+            unsafe { Memmap::new(start, &layout, page_size, control.whole, rule, ground) };
+        // SAFETY: whole pages of the reservation or the claim, given back if that is refused.
+        unsafe {
+            let committed = match ground {
+                Ground::Reserved => P::commit(control_at, layout.control).is_ok(),
+                Ground::Claimed => P::map(control_at, layout.control).is_ok(),
+            };
+            if !committed {
+                if ground == Ground::Reserved {
+                    P::release(start, bytes);
+                }
+                return None;
+            }
         }
         let zones: NonNull<Zone<P>> = control_at.cast();
         for index in 0..shares.zones {
@@ -126,7 +144,7 @@ impl<P: Platform> PageAllocator<P> {
                     .cast::<Pageset>()
                     .add(index as usize * cpus as usize)
             };
-            let plan = plan_of::<P>(index, &shares, pages, pagesets, config);
+            let plan = plan_of::<P>(index, &shares, pages, (pagesets, ground), config);
             write_pagesets::<P>(&plan, config);
             // SAFETY: the pagesets were written on the line above.
             let zone = unsafe { Zone::new(&plan, &map) };
@@ -155,7 +173,7 @@ fn plan_of<P: Platform>(
     index: u32,
     shares: &Shares,
     pages: usize,
-    pagesets: NonNull<Pageset>,
+    (pagesets, ground): (NonNull<Pageset>, Ground),
     config: &PageConfig,
 ) -> ZonePlan {
     let limit = config.managed_bytes.unwrap_or_else(P::memory_at_start);
@@ -166,6 +184,7 @@ fn plan_of<P: Platform>(
         end: Pfn(start.0 + shares.pages_each),
         size: size_of_zone(pages, shares.zones, limit, P::page_size(), config),
         pagesets,
+        ground,
     }
 }
 

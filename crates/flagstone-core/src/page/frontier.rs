@@ -14,8 +14,8 @@
 use super::buddy::largest_block;
 use super::memmap::Memmap;
 use super::zone::{Zone, ZoneCore};
-use crate::base::{Order, PageCount};
-use crate::platform::Platform;
+use crate::base::{Order, PageCount, Pfn};
+use crate::platform::{NotMapped, Platform};
 use crate::sync::Ordering::Release;
 
 /// Most bytes of data one call commits. Why 64 MiB: the call is rare then, and a refusal near a
@@ -30,7 +30,11 @@ impl<P: Platform> Zone<P> {
             return false;
         }
         let order = largest_block(frontier, (core.committed.0 - frontier.0) as usize);
-        core.areas.grow::<P>(map, order);
+        if order == Order::MAX && map.whole().gone.has(frontier) {
+            core.areas.grow_gone(map);
+        } else {
+            core.areas.grow::<P>(map, order);
+        }
         self.shared.frontier.store(core.areas.frontier().0, Release);
         true
     }
@@ -46,14 +50,18 @@ impl<P: Platform> Zone<P> {
         while step > 0 {
             let to = from.plus(PageCount(step));
             core.counters.commit_calls += 1;
-            let granted = map.commit::<P>(from, to).is_ok() && {
-                let bytes = PageCount(step).bytes(map.page_size());
-                // SAFETY: the range is whole pages of the reservation's data.
-                unsafe { P::commit(map.address(from), bytes) }.is_ok()
-            };
-            if granted {
-                core.committed = to;
-                return true;
+            match Self::commit(core, map, to) {
+                Ok(()) => {
+                    core.committed = to;
+                    return true;
+                }
+                // Somebody else's memory lies in a block that was claimed only: it is passed over.
+                Err(NotMapped::Taken) if step == block && core.described >= to => {
+                    map.whole().gone.set(from);
+                    core.committed = to;
+                    return true;
+                }
+                Err(_) => {}
             }
             step = if step <= block {
                 0
@@ -62,5 +70,15 @@ impl<P: Platform> Zone<P> {
             };
         }
         false
+    }
+
+    /// Commits all up to `to`: what is known about pages, then the pages.
+    fn commit(core: &mut ZoneCore, map: &Memmap, to: Pfn) -> Result<(), NotMapped> {
+        if core.described < to {
+            map.commit_descriptors::<P>(core.described, to, core.ground)?;
+            core.described = to;
+        }
+        map.extend::<P>(to)?;
+        map.commit_data::<P>(core.committed, to, core.ground)
     }
 }

@@ -22,10 +22,24 @@ use super::descriptor::{Descriptor, Spacing};
 use super::resident::Resident;
 use super::whole::Whole;
 use crate::base::{Order, PageCount, PageSize, Pfn};
-use crate::platform::{OutOfMemory, Platform};
+use crate::platform::{NotMapped, Platform};
 use crate::sync::AtomicUsize;
-use crate::sync::Ordering::{AcqRel, Acquire};
+use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::ptr::NonNull;
+use core::sync::atomic::AtomicBool;
+
+/// What the caller has of the address space that is not committed yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ground {
+    /// It is reserved: nobody else gets it, and a limit counts it.
+    Reserved,
+    /// Nothing: it is mapped when needed, if nobody else came first.
+    Claimed,
+}
+
+/// Rounds for which a zone waits while another extends the page map. Why so few: that takes two system
+/// calls, and a signal handler on top of the other zone's holder must not wait for ever.
+const EXTEND_ROUNDS: u32 = 1000;
 
 /// Bytes of each part, all rounded to pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,6 +101,10 @@ pub struct Memmap {
     /// Bytes of data, counted from the base, whose page map may be read (`memmap.limit`).
     limit: AtomicUsize,
     budget: Budget,
+    /// Whether page map and resident bits beyond the limit are claimed only.
+    claimed: AtomicBool,
+    /// Held by the zone that extends page map and resident bits.
+    extending: AtomicBool,
 }
 
 // SAFETY: addresses of memory that lives as long as the allocator and holds only atomics or
@@ -108,6 +126,7 @@ impl Memmap {
         page_size: PageSize,
         whole: usize,
         rule: &Retention,
+        ground: Ground,
     ) -> (Self, NonNull<u8>) {
         // SAFETY: obligation 1: all offsets stay inside the reservation.
         let at = |offset: usize| unsafe { reservation.byte_add(offset) };
@@ -129,6 +148,8 @@ impl Memmap {
             pages: pages as u32,
             limit: AtomicUsize::new(0),
             budget: Budget::new(rule),
+            claimed: AtomicBool::new(ground == Ground::Claimed),
+            extending: AtomicBool::new(false),
         };
         (memmap, at(control))
     }
@@ -259,24 +280,94 @@ impl Memmap {
         Some((start, to - from))
     }
 
-    /// Commits what is known about the pages `from..to` (not their data).
+    /// Commits the descriptors of the pages `from..to`.
     ///
     /// # Errors
-    /// `OutOfMemory` when the system refuses; the limit has not moved then.
-    pub(super) fn commit<P: Platform>(&self, from: Pfn, to: Pfn) -> Result<(), OutOfMemory> {
-        let (first, last) = (from.index(), to.index());
+    /// Nothing changed.
+    pub(super) fn commit_descriptors<P: Platform>(
+        &self,
+        from: Pfn,
+        to: Pfn,
+        ground: Ground,
+    ) -> Result<(), NotMapped> {
         let each = self.spacing.bytes();
-        self.commit_part::<P>(self.descriptors, first * each, last * each)?;
-        let known = self.limit.load(Acquire) >> self.page_size.shift();
-        if last <= known {
+        let (first, last) = (from.index() * each, to.index() * each);
+        self.commit_part::<P>(self.descriptors, first, last, ground)
+    }
+
+    /// Commits the data of the pages `from..to`.
+    ///
+    /// # Errors
+    /// Nothing changed.
+    pub(super) fn commit_data<P: Platform>(
+        &self,
+        from: Pfn,
+        to: Pfn,
+        ground: Ground,
+    ) -> Result<(), NotMapped> {
+        let page = self.page_size.bytes();
+        let (first, last) = (from.index() * page, to.index() * page);
+        self.commit_part::<P>(self.data, first, last, ground)
+    }
+
+    /// Commits page map and resident bits of all pages below `to`.
+    ///
+    /// # Errors
+    /// The limit has not moved.
+    pub(super) fn extend<P: Platform>(&self, to: Pfn) -> Result<(), NotMapped> {
+        let wanted = to.index() << self.page_size.shift();
+        let mut round = 0;
+        while self.limit.load(Acquire) < wanted {
+            if !self.extending.swap(true, Acquire) {
+                let extended = self.extend_alone::<P>(to);
+                self.extending.store(false, Release);
+                return extended;
+            }
+            if round == EXTEND_ROUNDS {
+                return Err(NotMapped::Refused);
+            }
+            P::pause(round);
+            round += 1;
+        }
+        Ok(())
+    }
+
+    fn extend_alone<P: Platform>(&self, to: Pfn) -> Result<(), NotMapped> {
+        let known = self.known();
+        if to.index() <= known {
             return Ok(());
         }
-        let target = last.next_multiple_of(self.unit()).min(self.pages as usize);
-        self.commit_part::<P>(self.map, known, target)?;
-        self.commit_part::<P>(self.resident.base(), known / 8, target.div_ceil(64) * 8)?;
+        let ground = match self.claimed.load(Relaxed) {
+            true => Ground::Claimed,
+            false => Ground::Reserved,
+        };
+        let target = self.next_known(to);
+        self.commit_part::<P>(self.map, known, target, ground)?;
+        let (bits, last) = (known / 8, target.div_ceil(64) * 8);
+        if let Err(refused) = self.commit_part::<P>(self.resident.base(), bits, last, ground) {
+            if ground == Ground::Claimed {
+                let (start, bytes) = self.range(self.map, known, target);
+                // SAFETY: mapped just now, used by nobody. Where it cannot be unmapped no zone grows
+                // any more.
+                let _undone = unsafe { P::unmap(start, bytes) };
+            }
+            return Err(refused);
+        }
         self.limit
             .fetch_max(target << self.page_size.shift(), AcqRel);
         Ok(())
+    }
+
+    /// Pages whose page map may be read.
+    fn known(&self) -> usize {
+        self.limit.load(Acquire) >> self.page_size.shift()
+    }
+
+    /// How far page map and resident bits reach when those of `pfn` do.
+    fn next_known(&self, pfn: Pfn) -> usize {
+        pfn.index()
+            .next_multiple_of(self.unit())
+            .min(self.pages as usize)
     }
 
     /// Pages whose resident bits fill a page, which become known together: 128 MiB of data with
@@ -285,42 +376,58 @@ impl Memmap {
         self.page_size.bytes() * 8
     }
 
-    /// Address space of so many pages: data, descriptors, page map, resident bits.
-    pub(super) fn span_of(&self, pages: usize) -> usize {
-        pages * (self.page_size.bytes() + self.spacing.bytes() + 1) + pages / 8
-    }
-
-    /// Gives up the pages `end..old`, and what was to be known about them. The page map and the
-    /// resident bits are one prefix of all pages: of those, only the `last` zone gives something up.
+    /// Gives up address space: the descriptors from `described` and the data from `committed` to a
+    /// zone's end. From then on that ground is claimed only.
     ///
     /// # Safety
-    /// 1. `end..old` are the last pages of a zone that were not given up yet; they were never
-    ///    committed, and never will be.
-    pub(super) unsafe fn give_up<P: Platform>(&self, end: Pfn, old: Pfn, last: bool) {
+    /// 1. They are reserved and were never committed; the zone's lock is held.
+    pub(super) unsafe fn give_up<P: Platform>(&self, described: Pfn, committed: Pfn, end: Pfn) {
         let (page, each) = (self.page_size.bytes(), self.spacing.bytes());
-        let known = |pfn: Pfn| {
-            pfn.index()
-                .next_multiple_of(self.unit())
-                .min(self.pages as usize)
-        };
-        let of_zone = [
-            (self.data, end.index() * page, old.index() * page),
-            (self.descriptors, end.index() * each, old.index() * each),
-        ];
-        let of_all = [
-            (self.map, known(end), known(old)),
-            (self.resident.base(), known(end) / 8, known(old) / 8),
-        ];
-        for (part, from, to) in of_zone
-            .into_iter()
-            .chain(of_all.into_iter().filter(|_| last))
-        {
-            let (from, to) = (from.next_multiple_of(page), to & !(page - 1));
-            if from < to {
-                // SAFETY: obligation 1; whole pages inside the part.
-                unsafe { P::release(part.byte_add(from), to - from) };
+        // SAFETY: obligation 1.
+        unsafe {
+            self.give_up_part::<P>(
+                self.descriptors,
+                described.index() * each,
+                end.index() * each,
+            );
+            self.give_up_part::<P>(self.data, committed.index() * page, end.index() * page);
+        }
+    }
+
+    /// The same for page map and resident bits beyond the limit. They stay where another zone is just
+    /// extending them.
+    pub(super) fn give_up_rest<P: Platform>(&self) {
+        if self.extending.swap(true, Acquire) {
+            return;
+        }
+        if !self.claimed.swap(true, Relaxed) {
+            let (known, all) = (self.known(), self.pages as usize);
+            // SAFETY: beyond the limit nothing was committed, and nobody else may do it now.
+            unsafe {
+                self.give_up_part::<P>(self.map, known, all);
+                self.give_up_part::<P>(self.resident.base(), known / 8, all.div_ceil(64) * 8);
             }
         }
+        self.extending.store(false, Release);
+    }
+
+    /// # Safety
+    /// 1. The bytes from the first whole page are reserved, and nobody uses them.
+    unsafe fn give_up_part<P: Platform>(&self, part: NonNull<u8>, from: usize, to: usize) {
+        let (start, bytes) = self.range(part, from, to);
+        if bytes > 0 {
+            // SAFETY: obligation 1.
+            unsafe { P::release(start, bytes) };
+        }
+    }
+
+    /// The system pages of a part that begin at or behind byte `from` and before byte `to`.
+    fn range(&self, part: NonNull<u8>, from: usize, to: usize) -> (NonNull<u8>, usize) {
+        let page = self.page_size.bytes();
+        let from = from.next_multiple_of(page);
+        let bytes = to.next_multiple_of(page).saturating_sub(from);
+        // SAFETY: inside the part, whose length is whole pages.
+        (unsafe { part.byte_add(from) }, bytes)
     }
 
     fn commit_part<P: Platform>(
@@ -328,11 +435,19 @@ impl Memmap {
         part: NonNull<u8>,
         from: usize,
         to: usize,
-    ) -> Result<(), OutOfMemory> {
-        let page = self.page_size.bytes();
-        let from = from & !(page - 1);
-        let bytes = to.next_multiple_of(page) - from;
-        // SAFETY: both ends are page-aligned and inside the part, whose length is whole pages.
-        unsafe { P::commit(part.byte_add(from), bytes) }
+        ground: Ground,
+    ) -> Result<(), NotMapped> {
+        // What comes before was committed, the rest of its last page with it.
+        let (start, bytes) = self.range(part, from, to);
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: whole pages inside the part, not committed yet.
+        unsafe {
+            match ground {
+                Ground::Reserved => P::commit(start, bytes).map_err(|_| NotMapped::Refused),
+                Ground::Claimed => P::map(start, bytes),
+            }
+        }
     }
 }

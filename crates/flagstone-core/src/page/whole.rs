@@ -4,6 +4,7 @@
 //!   bit        of block 0   1   2   3  ...      a block of the largest order: 4 MiB with 4 KiB pages
 //!   idle            0   1   1   0            free: neither its data nor its descriptors are resident
 //!   parked          0   0   0   1            free; its descriptors are just being given back
+//!   gone            1   0   0   0            not mapped: somebody else may use the addresses
 //! ```
 //!
 //! A list would link blocks through the descriptors of their heads, and so keep a page of descriptors
@@ -35,10 +36,12 @@ pub(crate) struct Whole {
     pub(crate) idle: Bits,
     /// Those whose descriptors are being given back.
     pub(crate) parked: Bits,
+    /// Blocks whose data is not mapped.
+    pub(crate) gone: Bits,
 }
 
 /// Kinds of bits.
-const KINDS: usize = 2;
+const KINDS: usize = 3;
 
 impl Whole {
     /// Bytes for a span of `pages` pages.
@@ -60,12 +63,22 @@ impl Whole {
         Self {
             idle: bits(0),
             parked: bits(1),
+            gone: bits(2),
         }
     }
 
     /// Whether the block that `pfn` heads has a bit.
     pub(crate) fn has(self, pfn: Pfn) -> bool {
-        is_head(pfn) && (self.idle.has(pfn) || self.parked.has(pfn))
+        is_head(pfn)
+            && [self.idle, self.parked, self.gone]
+                .iter()
+                .any(|bits| bits.has(pfn))
+    }
+
+    /// Whether the block that `pfn` lies in is not mapped.
+    pub(crate) fn is_gone(self, pfn: Pfn) -> bool {
+        let block = Order::MAX.pages().0 as u32;
+        self.gone.has(Pfn(pfn.0 / block * block))
     }
 }
 

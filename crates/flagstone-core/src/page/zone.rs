@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Invariants
-//! - `zone.counts`: pages below the frontier are in use or on the free areas' lists, and the
-//!   zone's numbers say how many of which.
+//! - `zone.counts`: pages below the frontier are in use, free or not mapped, and the zone's numbers
+//!   say how many of which.
 //! - `zone.parked`: blocks being given back are on the parked list while `releasing` is set.
 //! - `zone.published`: with nothing deferred, the numbers read without the lock (in use, frontier)
 //!   are those under it.
@@ -21,7 +21,7 @@ use super::buddy::{FreeAreas, TAILS_MAX, Taken};
 use super::descriptor::{Descriptor, PageKind};
 use super::keep::Keep;
 use super::list::PageList;
-use super::memmap::Memmap;
+use super::memmap::{Ground, Memmap};
 use super::pageset::Pageset;
 use super::stack::PageStack;
 use super::zone_size::{Managed, ZoneSize};
@@ -71,6 +71,10 @@ pub struct ZoneCounters {
 pub(crate) struct ZoneCore {
     pub(crate) areas: FreeAreas,
     pub(crate) committed: Pfn,
+    /// Descriptors are committed up to here: as far as the data, or further.
+    pub(super) described: Pfn,
+    /// What the zone has of the address space behind.
+    pub(super) ground: Ground,
     pub(crate) parked: PageList,
     pub(crate) parked_pages: usize,
     pub(crate) releasing: bool,
@@ -91,7 +95,7 @@ pub(crate) struct Zone<P: Platform> {
     pagesets: NonNull<Pageset>,
     pub(super) cpus: u32,
     start: Pfn,
-    end: AtomicU32,
+    end: Pfn,
     node: NodeId,
     world: PhantomData<fn() -> P>,
 }
@@ -104,6 +108,7 @@ pub(crate) struct ZonePlan {
     pub end: Pfn,
     pub size: Managed,
     pub pagesets: NonNull<Pageset>,
+    pub ground: Ground,
 }
 
 /// What is read without the lock.
@@ -130,6 +135,8 @@ impl<P: Platform> Zone<P> {
                 ZoneCore {
                     areas: FreeAreas::new(plan.start),
                     committed: plan.start,
+                    described: plan.start,
+                    ground: plan.ground,
                     parked: PageList::new(),
                     parked_pages: 0,
                     releasing: false,
@@ -150,7 +157,7 @@ impl<P: Platform> Zone<P> {
             pagesets: plan.pagesets,
             cpus: P::cpu_count(),
             start: plan.start,
-            end: AtomicU32::new(plan.end.0),
+            end: plan.end,
             node: plan.node,
             world: PhantomData,
         }
@@ -161,14 +168,9 @@ impl<P: Platform> Zone<P> {
         self.start
     }
 
-    /// First page beyond; written under the lock.
-    pub(crate) fn end(&self) -> Pfn {
-        Pfn(self.end.load(Relaxed))
-    }
-
-    /// Lets the zone end earlier (`span.rs`).
-    pub(super) fn set_end(&self, end: Pfn) {
-        self.end.store(end.0, Relaxed);
+    /// First page beyond.
+    pub(crate) const fn end(&self) -> Pfn {
+        self.end
     }
 
     /// First page never used yet; descriptors below it are committed.
@@ -396,7 +398,8 @@ impl<P: Platform> Zone<P> {
             if let Some(taken) = core.areas.take_up_to::<P>(map, order, most) {
                 return Some(taken);
             }
-            if !self.advance(core, map) {
+            let again = core.areas.gone_pages() > 0 && self.map_again(core, map);
+            if !again && !self.advance(core, map) {
                 return None;
             }
         }
@@ -482,7 +485,8 @@ impl<P: Platform> Zone<P> {
 
     /// Pages below the frontier that are neither free nor parked.
     pub(crate) fn used(&self, core: &ZoneCore) -> usize {
-        (core.areas.frontier().0 - self.start.0) as usize - core.areas.pages() - core.parked_pages
+        let known = (core.areas.frontier().0 - self.start.0) as usize;
+        known - core.areas.pages() - core.areas.gone_pages() - core.parked_pages
     }
 
     /// Of those, pages that were not given back inside their blocks.

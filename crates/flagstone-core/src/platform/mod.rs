@@ -36,6 +36,15 @@ use core::ptr::NonNull;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OutOfMemory;
 
+/// Why a range could not be mapped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NotMapped {
+    /// The system refused, or a limit is reached.
+    Refused,
+    /// Somebody else's memory lies there.
+    Taken,
+}
+
 /// A mistake of the program above, or damage it did, that must end it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
@@ -127,6 +136,39 @@ pub unsafe trait Platform: Sized + 'static {
     /// # Safety
     /// 1. `start` and `old_bytes` are one whole reservation, page-aligned, committed.
     unsafe fn remap(start: NonNull<u8>, old_bytes: usize, new_bytes: usize) -> Option<NonNull<u8>>;
+
+    /// Bytes of pages worth claiming where address space is limited; `None` where it is not, or where
+    /// the world cannot map a range of the caller's choice: then a heap reserves.
+    fn claim_span() -> Option<usize> {
+        None
+    }
+
+    /// The start of a range that nobody uses now, aligned to `align`. It is not reserved and costs
+    /// nothing: [`Platform::map`] tells where somebody else came first.
+    fn claim(_bytes: usize, _align: usize) -> Option<NonNull<u8>> {
+        None
+    }
+
+    /// Maps a part of a claim, or what was unmapped before: usable and zero.
+    ///
+    /// # Errors
+    /// Nothing changed: see [`NotMapped`].
+    ///
+    /// # Safety
+    /// 1. The range is page-aligned and inside a claim or a former reservation of the caller's, and
+    ///    nothing of the caller's is mapped there.
+    unsafe fn map(_start: NonNull<u8>, _bytes: usize) -> Result<(), NotMapped> {
+        Err(NotMapped::Refused)
+    }
+
+    /// Gives a range up to the system, as [`Platform::release`], for [`Platform::map`] to map it again.
+    /// `false`, and nothing changed, where the world cannot.
+    ///
+    /// # Safety
+    /// 1. The range is page-aligned, the caller's, and nobody uses what it held.
+    unsafe fn unmap(_start: NonNull<u8>, _bytes: usize) -> bool {
+        false
+    }
 
     /// Called by slow paths of a heap that is watched, while no lock is held: a moment to take
     /// figures. May do nothing.

@@ -14,7 +14,8 @@
 
 use super::percpu::{exchange_owned, pop_owned, push_owned};
 use super::{
-    CpuArea, Fault, LockKind, OutOfMemory, Platform, RawLock, SheafWord, SheavesOnly, Slot,
+    CpuArea, Fault, LockKind, NotMapped, OutOfMemory, Platform, RawLock, SheafWord, SheavesOnly,
+    Slot,
 };
 use crate::base::{CpuId, NodeId, PageSize};
 use core::marker::PhantomData;
@@ -65,9 +66,20 @@ impl Default for Setup {
 struct Reservation {
     start: NonNull<u8>,
     layout: Layout,
-    committed: Vec<bool>,
-    /// Bytes that were not released yet.
+    pages: Vec<State>,
+    /// Bytes that are reserved or committed.
     left: usize,
+}
+
+/// What the allocator has of a page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// Nothing, and it never had it: it is claimed only.
+    Claimed,
+    /// Nothing any more.
+    Free,
+    Reserved,
+    Committed,
 }
 
 // SAFETY: plain memory; the world's mutex guards the states.
@@ -80,7 +92,7 @@ impl Drop for Reservation {
     }
 }
 
-/// Which of a world's calls for memory (reserve, commit, remap) fail, counted from zero.
+/// Which of a world's calls for memory (reserve, commit, map, unmap, remap) fail, counted from zero.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Refusal {
     /// None.
@@ -347,11 +359,76 @@ unsafe impl<E: 'static> Platform for TestingWith<E> {
             world.reservations().push(Reservation {
                 start,
                 layout,
-                committed: std::vec![false; bytes / world.setup.page_size.bytes()],
+                pages: std::vec![State::Reserved; bytes / world.setup.page_size.bytes()],
                 left: bytes,
             });
             Some(start)
         })
+    }
+
+    fn claim_span() -> Option<usize> {
+        World::now_in(|world| {
+            let limited = world.address_space.load(Relaxed) != usize::MAX;
+            limited.then_some(world.setup.reserve_limit / 2)
+        })
+    }
+
+    fn claim(bytes: usize, align: usize) -> Option<NonNull<u8>> {
+        World::now_in(|world| {
+            let limit = world.address_space.swap(usize::MAX, Relaxed);
+            let start = Self::reserve(bytes, align);
+            world.address_space.store(limit, Relaxed);
+            let start = start?;
+            let mut all = world.reservations();
+            let claim = all.last_mut().expect("reserved just now");
+            claim.pages.fill(State::Claimed);
+            claim.left = 0;
+            Some(start)
+        })
+    }
+
+    unsafe fn map(start: NonNull<u8>, bytes: usize) -> Result<(), NotMapped> {
+        World::now_in(|world| {
+            let left = world.address_space.load(Relaxed) as isize;
+            let left = left.wrapping_sub(world.reserved_bytes() as isize);
+            let limited = world.address_space.load(Relaxed) != usize::MAX;
+            if !world.allows_call() || (limited && left < bytes as isize) {
+                return Err(NotMapped::Refused);
+            }
+            let page = world.setup.page_size.bytes();
+            let mut all = world.reservations();
+            let (reservation, pages) = all
+                .iter_mut()
+                .find_map(|r| r.pages(start, bytes, page).map(|pages| (r, pages)))
+                .expect("the range is inside one reservation");
+            let states = &mut reservation.pages[pages];
+            assert!(
+                states
+                    .iter()
+                    .all(|&s| matches!(s, State::Free | State::Claimed)),
+                "only what is not mapped is mapped"
+            );
+            if !world.may_commit(bytes) {
+                return Err(NotMapped::Refused);
+            }
+            let used = world.setup.poison || states.contains(&State::Free);
+            states.fill(State::Committed);
+            reservation.left += bytes;
+            if used {
+                // SAFETY: inside the reservation, and nobody uses it yet.
+                unsafe { start.write_bytes(0, bytes) };
+            }
+            Ok(())
+        })
+    }
+
+    unsafe fn unmap(start: NonNull<u8>, bytes: usize) -> bool {
+        if !World::now_in(World::allows_call) {
+            return false;
+        }
+        // SAFETY: as the caller's.
+        unsafe { Self::release(start, bytes) };
+        true
     }
 
     unsafe fn commit(start: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory> {
@@ -362,17 +439,23 @@ unsafe impl<E: 'static> Platform for TestingWith<E> {
                 .iter_mut()
                 .find_map(|r| r.pages(start, bytes, page).map(|pages| (r, pages)))
                 .expect("the range is inside one reservation");
-            let states = &mut reservation.committed[pages];
-            let fresh = states.iter().filter(|&&done| !done).count() * page;
+            let states = &mut reservation.pages[pages];
+            assert!(
+                states
+                    .iter()
+                    .all(|&s| matches!(s, State::Reserved | State::Committed)),
+                "only what is reserved is committed"
+            );
+            let fresh = states.iter().filter(|&&s| s == State::Reserved).count() * page;
             if !world.allows_call() || !world.may_commit(fresh) {
                 return Err(OutOfMemory);
             }
             for (index, state) in states.iter_mut().enumerate() {
-                if !*state && world.setup.poison {
+                if *state == State::Reserved && world.setup.poison {
                     // SAFETY: this page of the reservation was not usable before.
                     unsafe { start.byte_add(index * page).write_bytes(0, page) };
                 }
-                *state = true;
+                *state = State::Committed;
             }
             Ok(())
         })
@@ -387,7 +470,9 @@ unsafe impl<E: 'static> Platform for TestingWith<E> {
                 .find_map(|r| r.pages(start, bytes, page).map(|pages| (r, pages)))
                 .expect("the range is inside one reservation");
             assert!(
-                reservation.committed[pages].iter().all(|&done| done),
+                reservation.pages[pages]
+                    .iter()
+                    .all(|&s| s == State::Committed),
                 "only committed pages are given back"
             );
             // SAFETY: committed, and the caller says nobody uses what it held.
@@ -406,17 +491,22 @@ unsafe impl<E: 'static> Platform for TestingWith<E> {
                 .enumerate()
                 .find_map(|(at, r)| r.pages(start, bytes, page).map(|pages| (at, pages)))
                 .expect("the range is inside one reservation");
-            let states = &mut all[index].committed[pages];
-            let done = states.iter().filter(|&&c| c).count();
-            states.fill(false);
+            let states = &mut all[index].pages[pages];
+            assert!(
+                states
+                    .iter()
+                    .all(|&s| matches!(s, State::Reserved | State::Committed)),
+                "no byte is released twice"
+            );
+            let done = states.iter().filter(|&&s| s == State::Committed).count();
+            states.fill(State::Free);
             world.committed.fetch_sub(done * page, Relaxed);
             if world.setup.poison {
                 // SAFETY: inside the reservation, and the caller says nobody uses it again.
                 unsafe { start.write_bytes(POISON, bytes) };
             }
-            let left = all[index].left.checked_sub(bytes);
-            all[index].left = left.expect("no byte is released twice");
-            if left == Some(0) {
+            all[index].left -= bytes;
+            if all[index].left == 0 {
                 all.swap_remove(index);
             }
         });

@@ -7,6 +7,7 @@
 //!   runs      live objects -> the next slab's run, and what a population costs
 //!   partial   cpu_partial, min_partial              sheaf     capacity, barn limits
 //!   pcp_marks batch, high_min, high_max             watermarks  min, low, high, promo
+//!   pcp_rule  which rule moves pages, by kernel
 //!   pcp_tuning  how pagesets move: PcpState         classes   general-purpose sizes
 //!   bounds    what may be held within the means     allowance  what giving back may cost
 //! ```
@@ -32,11 +33,11 @@ mod allowance;
 mod bounds;
 mod classes;
 mod cpus;
-mod kernel_caches;
 mod layout;
 mod order;
 mod partial;
 mod pcp_marks;
+mod pcp_rule;
 mod pcp_tuning;
 mod presets;
 mod remedies;
@@ -51,12 +52,12 @@ pub use allowance::{Allowance, PAGE_NS, SHRINK_NS, SLAB_NS};
 pub(crate) use bounds::Bounds;
 pub use classes::{LargestClass, SizeClasses};
 pub use cpus::{CpuRule, Cpus};
-pub use kernel_caches::{KERNEL_CACHES, KernelCache};
 pub use layout::{LayoutRule, ObjectLayout, ObjectSpec};
 pub use order::{OBJECTS_PER_SLAB_MAX, OrderQuery, OrderRule, SlabShape};
 pub use partial::{CpuPartial, CpuPartialRule, MAX_PARTIAL, MIN_PARTIAL, MinPartialRule};
 pub use pcp_marks::{PcpMarks, PcpZone, batch};
-pub use pcp_tuning::{PcpRule, PcpState, UNCAPPED, ZoneFlags};
+pub use pcp_rule::{PcpRule, UNCAPPED};
+pub use pcp_tuning::{PcpState, ZoneFlags};
 pub use presets::{BASES, MODIFIERS, NameError};
 pub use remedies::Remedies;
 pub use runs::{Population, RunRule, estimated_live};

@@ -98,7 +98,7 @@ impl OrderRule {
             Self::B => order_b(q),
             Self::LeastWaste => order_least_waste(q),
             Self::LeastWasteRepaired => order_least_waste(q).or_else(|| fits_one(q)),
-            Self::Slab2007 => super::slab2007::order(q),
+            Self::Slab2007 => super::slab2007::order(q.size, q.page_size, q.min_order),
         };
         order.and_then(Order::new)
     }

@@ -1,7 +1,7 @@
 //! Pageset marks: how many pages a CPU moves at once and may keep (docs: linux-policies 6.2).
 #![forbid(unsafe_code)]
 
-use super::pcp_tuning::PcpRule;
+use super::pcp_rule::PcpRule;
 use crate::base::PageSize;
 
 /// What a zone's pageset marks follow from.

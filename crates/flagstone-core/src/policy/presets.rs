@@ -9,7 +9,7 @@ use super::cpus::CpuRule;
 use super::layout::LayoutRule;
 use super::order::OrderRule;
 use super::partial::{CpuPartialRule, MinPartialRule};
-use super::pcp_tuning::PcpRule;
+use super::pcp_rule::PcpRule;
 use super::remedies::Remedies;
 use super::runs::RunRule;
 use super::sheaf::{BarnLimits, SheafRule};
@@ -293,7 +293,7 @@ impl Policy {
             cpu_partial_frozen: true,
             min_partial_rule: MinPartialRule::HalfLog2,
             pcp_rule: PcpRule::V6_1,
-            pcp_batch_scale_max: super::pcp_tuning::UNCAPPED,
+            pcp_batch_scale_max: super::pcp_rule::UNCAPPED,
             size_classes: SizeClasses::KMALLOC,
             ..Self::linux_2_6_24()
         }

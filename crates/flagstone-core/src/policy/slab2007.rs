@@ -13,7 +13,6 @@
 #![forbid(unsafe_code)]
 
 use super::cpus::Cpus;
-use super::order::OrderQuery;
 use crate::base::{Order, PageSize};
 
 /// Bytes of the per-slab header on a 64-bit machine: two links, colour, first object, two
@@ -50,13 +49,13 @@ const fn management(objects: usize) -> usize {
 }
 
 /// First order that holds an object and either wastes at most an eighth or is high enough.
-pub(super) fn order(q: &OrderQuery) -> Option<u32> {
-    (q.min_order.get()..=Order::MAX.get()).find(|&order| {
+pub(super) fn order(size: usize, page_size: PageSize, min_order: Order) -> Option<u32> {
+    (min_order.get()..=Order::MAX.get()).find(|&order| {
         let Some(kind) = Order::new(order) else {
             return false;
         };
-        let (objects, left) = estimate(q.size, q.page_size, kind);
-        objects > 0 && (order >= BREAK_ORDER || left * 8 <= q.page_size.block_bytes(kind))
+        let (objects, left) = estimate(size, page_size, kind);
+        objects > 0 && (order >= BREAK_ORDER || left * 8 <= page_size.block_bytes(kind))
     })
 }
 

@@ -14,19 +14,13 @@
 //! Invariants
 //! - `chain.linked`: every object on a slab's chain has a link; no object handed out has one.
 
-use super::geometry::{Geometry, LinkPlace};
+use super::geometry::{ALLOCATED, Geometry, LINKS_MAX, LinkPlace};
 use super::state::NO_OBJECT;
 use crate::platform::{Access, Fault, Line, Platform};
 use crate::sync::Ordering::Relaxed;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU64};
-
-/// Link value, outside, of an object that is handed out (or never was).
-pub const ALLOCATED: u16 = 0xFFFE;
-
-/// Most objects whose links fit in bytes: [`ALLOCATED`] and [`NO_OBJECT`] keep their low bytes.
-pub(super) const LINKS_MAX: usize = ALLOCATED as u8 as usize;
 
 /// What is needed to read and write the links of one slab.
 pub struct Links<'a, P: Platform> {

@@ -11,9 +11,15 @@
 //! for them, otherwise inside the free objects. The engines of older kernels ask for the place
 //! those kernels use ([`LinkPlace`]), so that the same memory is touched.
 
-use super::chain::LINKS_MAX;
 use crate::base::{Order, PageCount, PageSize};
 use crate::page::{OBJECTS_PER_PAGE_MAX, Spacing};
+
+/// Link value, outside, of an object that is handed out (or never was).
+pub(super) const ALLOCATED: u16 = 0xFFFE;
+
+/// Most objects whose links fit in bytes: [`ALLOCATED`] and
+/// [`NO_OBJECT`](super::state::NO_OBJECT) keep their low bytes.
+pub(super) const LINKS_MAX: usize = ALLOCATED as u8 as usize;
 
 /// Shift of the fixed-point reciprocal. Exact for offsets and sizes up to 4 MiB.
 const RECIPROCAL_SHIFT: u32 = 42;

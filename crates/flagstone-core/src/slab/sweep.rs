@@ -20,8 +20,8 @@
 //!   back, and the page layer counts the sum of those over all slabs.
 
 use super::cache::Cache;
-use super::chain::LINKS_MAX;
 use super::engine::Engines;
+use super::geometry::LINKS_MAX;
 use super::node::{End, Node};
 use super::slab::Slab;
 use super::slabs::{SHEAF_CACHES, Slabs};

@@ -1,9 +1,9 @@
 //! What the memmap does not tell: objects in sheaves and barns, huge blocks, the heap's own data.
 
 use super::cached::Cached;
+use super::counts::CacheSurvey;
 use super::ledger::{Ledger, Line};
 use super::residency::{PageBits, Residency};
-use super::survey::CacheSurvey;
 use crate::base::{CpuId, NodeId, PageCount};
 use crate::heap::Ready;
 use crate::platform::{

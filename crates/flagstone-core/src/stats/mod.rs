@@ -12,6 +12,7 @@
 //! allocates nothing but address space of its own, which it gives back.
 
 mod cached;
+mod counts;
 mod in_use;
 mod ledger;
 mod loose;
@@ -19,11 +20,12 @@ mod residency;
 mod survey;
 mod walk;
 
+pub use counts::CacheSurvey;
 pub use in_use::bytes_in_use;
 pub use ledger::{LINES, Ledger, Line};
 pub use loose::each_owned_part;
 pub use residency::{Everything, Residency};
-pub use survey::{CacheFigures, CacheSurvey, Survey};
+pub use survey::{CacheFigures, Survey};
 
 #[cfg(all(test, not(loom)))]
 mod tests;

@@ -9,9 +9,9 @@
 //! the past: then pages are met that head nothing, and counted as unplaced.
 
 use super::cached::Cached;
+use super::counts::CacheSurvey;
 use super::ledger::{Ledger, Line};
 use super::residency::PageBits;
-use super::survey::CacheSurvey;
 use crate::base::{CacheId, Order, PageCount, Pfn};
 use crate::page::{Descriptor, PageKind, flag};
 use crate::platform::MAX_CACHES;

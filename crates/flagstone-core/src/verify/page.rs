@@ -45,6 +45,7 @@ struct Found {
     live: usize,
     bare_pages: usize,
     idle: usize,
+    gone: usize,
 }
 
 /// Checks every zone, list and count of the page layer.
@@ -151,14 +152,22 @@ fn walk<P: Platform>(pages: &PageAllocator<P>, zone: &Zone<P>) -> Result<Found, 
 /// A block of the largest order with a bit; answers where the next block starts.
 fn check_whole(map: &Memmap, pfn: Pfn, found: &mut Found) -> Result<Pfn, Broken> {
     let whole = map.whole();
-    let idle = whole.idle.has(pfn) && !whole.parked.has(pfn);
+    let (idle, gone) = (whole.idle.has(pfn), whole.gone.has(pfn));
     let unlisted = map.descriptor(pfn).kind() == PageKind::Unused;
-    ensure(idle && unlisted, "whole.alone", pfn)?;
+    ensure(
+        idle != gone && !whole.parked.has(pfn) && unlisted,
+        "whole.alone",
+        pfn,
+    )?;
     let resident = map.resident().any(pfn, Order::MAX.pages());
     ensure(!resident, "buddy.released", pfn)?;
-    found.blocks[1][Order::MAX.get() as usize] += 1;
-    found.free += Order::MAX.pages().0;
-    found.idle += 1;
+    if gone {
+        found.gone += Order::MAX.pages().0;
+    } else {
+        found.blocks[1][Order::MAX.get() as usize] += 1;
+        found.free += Order::MAX.pages().0;
+        found.idle += 1;
+    }
     Ok(pfn.plus(Order::MAX.pages()))
 }
 
@@ -254,6 +263,7 @@ fn check_areas(map: &Memmap, areas: &FreeAreas, found: &Found) -> Checked {
             )?;
         }
     }
+    ensure(areas.gone_pages() == found.gone, "zone.counts", Pfn::NONE)?;
     ensure(areas.idle_blocks() == found.idle, "whole.alone", Pfn::NONE)?;
     let bare = areas.bare_pages() == found.bare_pages;
     ensure(bare || found.parked > 0, "buddy.bare", Pfn::NONE)?;

@@ -6,7 +6,8 @@
 //! answer alike stand together.
 
 use crate::source::zoneinfo::Zone;
-use flagstone_core::policy::{BASES, KernelCache, ObjectSpec, PcpMarks, PcpZone, Policy};
+use flagstone_core::policy::{BASES, ObjectSpec, PcpMarks, PcpZone, Policy};
+use flagstone_kernels::KernelCache;
 
 use super::gather::Host;
 use super::population::Cache;

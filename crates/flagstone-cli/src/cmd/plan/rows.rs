@@ -3,7 +3,8 @@
 use super::ask::Ask;
 use crate::exit::Failure;
 use flagstone_core::base::PageSize;
-use flagstone_core::policy::{Cpus, Engine, KernelCache, ObjectSpec, PcpZone, Policy, Population};
+use flagstone_core::policy::{Cpus, Engine, ObjectSpec, PcpZone, Policy, Population};
+use flagstone_kernels::KernelCache;
 use serde::Serialize;
 
 /// A policy and the name it was asked for by.

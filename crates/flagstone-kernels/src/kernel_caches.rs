@@ -4,8 +4,7 @@
 //! compared with a real kernel; flagstone's own caches ask through their creation flags.
 #![forbid(unsafe_code)]
 
-use super::layout::LayoutRule;
-use super::sheaf::SheafRule;
+use flagstone_core::policy::{LayoutRule, SheafRule};
 
 /// What is special about one kernel cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
