@@ -204,12 +204,15 @@ fn picture(timeline: &Timeline, description: &str) -> Value {
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     let end = timeline.resident.last().map_or(0.0, |point| point.at_s);
     let mut areas: Vec<Value> = Vec::new();
-    let last = timeline
-        .samples
-        .last()
-        .map(|last| (last, end.max(last.at_s)));
-    let all = timeline.samples.iter().map(|sample| (sample, sample.at_s));
-    for (sample, at_s) in all.chain(last) {
+    // The clock is coarse: of samples at one moment the last counts, or they would be stacked.
+    let moments = timeline.samples.chunk_by(|a, b| a.at_s == b.at_s);
+    let all: Vec<_> = moments
+        .filter_map(|samples| samples.last())
+        .map(|sample| (sample, sample.at_s))
+        .collect();
+    let last = all.last().filter(|(_, at_s)| *at_s < end);
+    let last: Vec<_> = last.iter().map(|&&(sample, _)| (sample, end)).collect();
+    for (sample, at_s) in all.into_iter().chain(last) {
         for (index, (part, bytes)) in PARTS.iter().zip(parts(&shares(sample))).enumerate() {
             areas.push(json!({ "at": at_s, "part": part, "order": index, "mib": mib(bytes) }));
         }
