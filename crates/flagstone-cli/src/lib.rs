@@ -3,6 +3,7 @@
 //! ```text
 //!   cmd      one file (or folder) per subcommand: arguments, action, view
 //!   source   readers of what a kernel tells about itself
+//!   live     heaps of running processes, seen from outside
 //!   preload  the library the command carries, and where it lies on disk
 //!   html     the shell, style and chart library of reports in HTML
 //!   outfile  files that a long command writes at its end
@@ -14,6 +15,7 @@
 pub mod cmd;
 pub mod exit;
 mod html;
+mod live;
 mod outfile;
 pub mod preload;
 mod progress;
