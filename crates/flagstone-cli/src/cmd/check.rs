@@ -225,7 +225,7 @@ fn of_command(command: &[OsString]) -> Result<Finding, Failure> {
             ));
         }
     };
-    let library = preload::library_path()?;
+    let library = preload::library_path(&preload::PRODUCT)?;
     let folder = tempfile::tempdir().map_err(|error| Failure::Usage(format!("check: {error}")))?;
     let mut list = library.as_os_str().to_owned();
     if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|list| !list.is_empty()) {
