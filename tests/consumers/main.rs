@@ -288,6 +288,36 @@ fn cargo_consumer(folder: &Path, features: &str, target: Option<&str>) -> PathBu
     built.join("debug/consumer")
 }
 
+#[test]
+fn the_crate_builds_with_the_lowest_rust_that_it_states() {
+    let manifest = workspace().join("crates/flagstone/Cargo.toml");
+    let manifest = std::fs::read_to_string(manifest).expect("the manifest");
+    let stated = manifest.split("rust-version = \"").nth(1);
+    let lowest = stated.and_then(|rest| rest.split('"').next());
+    let toolchain = format!("{}.0", lowest.expect("a version"));
+    let mut which = Command::new("rustup");
+    let there = which
+        .args(["run", &toolchain, "rustc", "--version"])
+        .output();
+    if !there.is_ok_and(|output| output.status.success()) {
+        skip(&format!(
+            "Rust {toolchain} is not installed (rustup toolchain install {toolchain})"
+        ));
+        return;
+    }
+    let mut build = Command::new("rustup");
+    build.args(["run", &toolchain, "cargo", "check", "--offline", "--quiet"]);
+    build.args(["-p", "flagstone", "--features", "alloc-override"]);
+    // What cargo tells a test of the toolchain that runs it.
+    for name in ["CARGO", "RUSTC", "RUSTDOC", "RUSTUP_TOOLCHAIN"] {
+        build.env_remove(name);
+    }
+    build
+        .current_dir(workspace())
+        .env("CARGO_TARGET_DIR", fresh("lowest"));
+    run(&mut build);
+}
+
 /// Whether a program has a `malloc` of its own.
 fn defines_malloc(program: &Path) -> bool {
     let said = run(clean("nm", Path::new(SCRATCH)).arg(program));

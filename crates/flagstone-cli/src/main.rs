@@ -25,6 +25,7 @@ enum Command {
     Replay(cmd::replay::Args),
     #[command(subcommand)]
     Trace(cmd::trace::Command),
+    Check(cmd::check::Args),
     Sim(cmd::sim::Args),
     Reproduce(cmd::reproduce::Args),
     Completions(cmd::completions::Args),
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
         Command::Record(args) => cmd::record::run(&args),
         Command::Replay(args) => cmd::replay::run(&args),
         Command::Trace(command) => cmd::trace::run(&command),
+        Command::Check(args) => cmd::check::run(&args),
         Command::Sim(args) => cmd::sim::run(&args),
         Command::Reproduce(args) => cmd::reproduce::run(&args),
         Command::Completions(args) => cmd::completions::run(&args, Cli::command()),

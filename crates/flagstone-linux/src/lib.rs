@@ -49,5 +49,6 @@ mod text;
 mod thread;
 mod world;
 
+pub use memory::name_mapping;
 pub use report::write_line;
 pub use world::{Linux, LinuxWith, init};

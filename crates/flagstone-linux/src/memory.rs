@@ -12,6 +12,7 @@
 //! ```
 
 use crate::sys;
+use core::ffi::CStr;
 use core::ptr::NonNull;
 use flagstone_core::base::PageSize;
 use flagstone_core::platform::{NotMapped, OutOfMemory};
@@ -24,6 +25,22 @@ pub fn page_size() -> PageSize {
     // SAFETY: reads the auxiliary vector, which the C library keeps.
     let bytes = unsafe { libc::getauxval(libc::AT_PAGESZ) } as usize;
     PageSize::new(bytes).unwrap_or(PageSize::K4)
+}
+
+/// `PR_SET_VMA` and `PR_SET_VMA_ANON_NAME`, Linux 5.17 with `CONFIG_ANON_VMA_NAME`.
+const PR_SET_VMA: usize = 0x5356_4d41;
+const PR_SET_VMA_ANON_NAME: usize = 0;
+
+/// Gives anonymous memory a name in `/proc/PID/maps`, where the kernel keeps names.
+pub fn name_mapping(start: usize, bytes: usize, name: &'static CStr) {
+    let name = name.as_ptr() as usize;
+    // SAFETY: changes what the kernel says about the range, nothing else.
+    unsafe {
+        sys::call(
+            libc::SYS_prctl,
+            [PR_SET_VMA, PR_SET_VMA_ANON_NAME, start, bytes, name, 0],
+        )
+    };
 }
 
 fn map(bytes: usize) -> Option<NonNull<u8>> {

@@ -6,7 +6,8 @@
 //! anything.
 
 use crate::env;
-use flagstone_core::heap::{Heap, HeapConfig};
+use core::ffi::CStr;
+use flagstone_core::heap::{Heap, HeapConfig, Ready};
 use flagstone_linux::limits;
 use flagstone_linux::slots::{self, Place};
 
@@ -75,10 +76,28 @@ fn prepare() -> HeapConfig {
 }
 
 /// Opens what only this one heap has.
-fn finish() {
+fn finish(ready: &Ready<Linux>) {
     // SAFETY: a heap is built once.
     unsafe { flagstone_linux::observe::HOLDS_FROM.set(|kind| STORE.heap.holds_from(kind)) };
     if slots::lie_at(&STORE.slots, CS_OFFSET) {
         STORE.heap.open_near();
     }
+    name_mappings(ready);
+    crate::beacon::light(ready);
 }
+
+/// Names the reservations made at the start, so that `/proc/PID/smaps` says what they are. Huge blocks
+/// come later, when a program may have given up the system call that names.
+fn name_mappings(ready: &Ready<Linux>) {
+    let pages = ready.slabs().pages();
+    let base = pages.base().addr().get();
+    pages.each_reserved_part(|start: usize, end| {
+        let name = if start < base { TABLES } else { HEAP };
+        flagstone_linux::name_mapping(start, end - start, name);
+    });
+}
+
+/// What `/proc/PID/smaps` calls slabs and runs.
+const HEAP: &CStr = c"flagstone heap";
+/// What it calls page descriptors, the page map, zones and pagesets.
+const TABLES: &CStr = c"flagstone tables";

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   blocks   allocate and free, for all faces     account  where the bytes are
+//!   beacon   by which another process finds this heap
 //!   init     the one static heap, built at the first call that needs it
 //!   env      FLAGSTONE_<OPTION>, FLAGSTONE_CONF → Policy
 //!   knobs    figures and knobs by name
@@ -18,6 +19,7 @@
 #![no_std]
 
 pub mod account;
+mod beacon;
 pub mod blocks;
 pub mod confine;
 pub mod env;

@@ -1,6 +1,7 @@
 //! One file per subcommand: its arguments, its usage text, its action.
 
 pub mod bench;
+pub mod check;
 pub mod completions;
 pub mod host;
 pub mod plan;

@@ -55,7 +55,7 @@ impl<P: Engines> Heap<P> {
     /// # Errors
     /// `OutOfMemory` when the system refuses; it may be tried again.
     pub fn init(&self, config: &HeapConfig) -> Result<(), OutOfMemory> {
-        self.init_by(|| *config, || {})
+        self.init_by(|| *config, |_| {})
     }
 
     /// The same by a world that must be prepared: the one thread that builds calls `prepare` before, and `finish`
@@ -66,7 +66,7 @@ impl<P: Engines> Heap<P> {
     pub fn init_by(
         &self,
         prepare: impl FnOnce() -> HeapConfig,
-        finish: impl FnOnce(),
+        finish: impl FnOnce(&Ready<P>),
     ) -> Result<(), OutOfMemory> {
         match self.stage.enter::<P>() {
             Turn::Ready => return Ok(()),
@@ -77,7 +77,8 @@ impl<P: Engines> Heap<P> {
         // SAFETY: the stage makes us the only builder, and nobody reads `ready` before it is left.
         let built = unsafe { self.build(&config) };
         if built.is_ok() {
-            finish();
+            // SAFETY: built above, by us.
+            finish(unsafe { (*self.ready.get()).assume_init_ref() });
         }
         self.stage.leave(built);
         built

@@ -1,0 +1,257 @@
+//! `flagstone check`: is the allocator really in use, and if not, why.
+//!
+//! A running process is looked at from outside ([`crate::live`]); a command is run to its end with the
+//! library preloaded, and has been served if it left a report.
+
+use super::run::program::{self, Refusal};
+use crate::exit::{Failure, Outcome};
+use crate::live::{Heap, Process, Slots};
+use crate::preload;
+use serde::Serialize;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::process::{Command, ExitCode};
+
+/// Say whether a process or a command really runs on Flagstone, and if not, why.
+///
+/// Exit status: 0 in use, 1 not in use, 2 for a wrong call or a process that is gone or another
+/// user's.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  flagstone check 4711
+  flagstone check -- redis-server --version")]
+pub struct Args {
+    /// A running process
+    #[arg(value_name = "PID", conflicts_with = "command")]
+    pid: Option<u32>,
+    /// Print one JSON document instead of text
+    #[arg(long)]
+    json: bool,
+    /// A command to run to its end, with the library preloaded
+    #[arg(last = true, value_name = "CMD", required_unless_present = "pid")]
+    command: Vec<OsString>,
+}
+
+/// What was found, in the words that are printed.
+#[derive(Serialize)]
+struct Finding {
+    schema: &'static str,
+    pid: Option<u32>,
+    in_use: bool,
+    /// One sentence.
+    verdict: String,
+    /// What else is worth knowing, a line each.
+    notes: Vec<String>,
+}
+
+/// Looks, prints, and answers by the exit status.
+///
+/// # Errors
+/// A usage failure for a process that cannot be looked at and a command that cannot be run.
+pub fn run(args: &Args) -> Outcome {
+    let finding = match args.pid {
+        Some(pid) => of_process(pid).map_err(Failure::Usage)?,
+        None => of_command(&args.command)?,
+    };
+    if args.json {
+        let text = serde_json::to_string_pretty(&finding);
+        println!("{}", text.map_err(|e| Failure::Usage(e.to_string()))?);
+    } else {
+        let word = if finding.in_use {
+            "in use"
+        } else {
+            "not in use"
+        };
+        println!("{word}: {}", finding.verdict);
+        for note in &finding.notes {
+            println!("note: {note}");
+        }
+    }
+    Ok(ExitCode::from(u8::from(!finding.in_use)))
+}
+
+fn finding(pid: Option<u32>, verdict: Result<String, String>, notes: Vec<String>) -> Finding {
+    let in_use = verdict.is_ok();
+    let (Ok(verdict) | Err(verdict)) = verdict;
+    Finding {
+        schema: "flagstone.check/1",
+        pid,
+        in_use,
+        verdict,
+        notes,
+    }
+}
+
+fn of_process(pid: u32) -> Result<Finding, String> {
+    let process = Process::open(pid)?;
+    let heaps = process.heaps()?;
+    let others = other_allocators(&process);
+    let built = heaps.iter().filter(|heap| heap.slots.is_some());
+    let built: Vec<&Heap> = built.collect();
+    let mut notes = Vec::new();
+    let verdict = match (built.first(), heaps.first()) {
+        (Some(heap), _) => {
+            notes.extend(others.iter().map(|name| {
+                format!("{name} is loaded too: what is called by its own names does not come here")
+            }));
+            if built.len() > 1 {
+                notes.push(
+                    "two heaps: the program has one linked in, and the library is preloaded".into(),
+                );
+            }
+            notes.extend(why_locks(&process, heap));
+            Ok(format!("flagstone {} from {}", heap.version, heap.file))
+        }
+        (None, Some(heap)) => Err(match others.first() {
+            Some(name) => format!(
+                "{} is loaded, but {name} comes before it and takes every call",
+                heap.file
+            ),
+            None => format!(
+                "{} is loaded, but nothing has been allocated from it yet",
+                heap.file
+            ),
+        }),
+        (None, None) => Err(why_absent(&process, &others)),
+    };
+    Ok(finding(Some(pid), verdict, notes))
+}
+
+/// Files of other allocators that the process has mapped.
+fn other_allocators(process: &Process) -> Vec<String> {
+    const NAMES: [&str; 10] = [
+        "libjemalloc",
+        "libmimalloc",
+        "libtcmalloc",
+        "libsnmalloc",
+        "librpmalloc",
+        "libhoard",
+        "libmesh",
+        "libscudo",
+        "libhardened_malloc",
+        "libasan",
+    ];
+    let files = process.mappings.iter().map(|mapping| mapping.file_name());
+    let mut found: Vec<String> = files
+        .filter(|file| NAMES.iter().any(|name| file.starts_with(name)))
+        .map(String::from)
+        .collect();
+    found.dedup();
+    found
+}
+
+fn has(process: &Process, start: &str) -> bool {
+    let mut files = process.mappings.iter().map(|mapping| mapping.file_name());
+    files.any(|file| file.starts_with(start))
+}
+
+/// Why slots are reached by locks, if they are.
+fn why_locks(process: &Process, heap: &Heap) -> Option<String> {
+    let why = match heap.slots {
+        Some(Slots::Locks) if has(process, "ld-musl") => "musl registers no restartable sequences",
+        Some(Slots::Locks)
+            if variable(process.pid, "GLIBC_TUNABLES").is_some_and(|v| v.contains("rseq=0")) =>
+        {
+            "GLIBC_TUNABLES switches restartable sequences off (glibc.pthread.rseq=0)"
+        }
+        Some(Slots::Locks) => {
+            "the C library registered no restartable sequences (glibc 2.35 and Linux 4.18 do)"
+        }
+        _ => return None,
+    };
+    Some(format!("one lock per CPU, slower than usual: {why}"))
+}
+
+/// Why the library is not in a process.
+fn why_absent(process: &Process, others: &[String]) -> String {
+    let pid = process.pid;
+    let dynamic = has(process, "ld-linux") || has(process, "ld-musl") || has(process, "ld.so");
+    if !dynamic && !has(process, "libc.so") {
+        return "the program is static: no loader reads LD_PRELOAD; link libflagstone.a or the Rust crate".into();
+    }
+    if is_privileged(pid) {
+        return "the program has more rights than its caller (setuid or file capabilities): the loader ignores LD_PRELOAD".into();
+    }
+    let asked = variable(pid, "LD_PRELOAD").unwrap_or_default();
+    if asked.contains("libflagstone") {
+        return format!(
+            "LD_PRELOAD={asked} names the library, but the loader could not open it there (missing in this container, or of another machine)"
+        );
+    }
+    let instead = others
+        .first()
+        .map_or(String::new(), |name| format!("; {name} is loaded instead"));
+    match asked.as_str() {
+        "" => format!(
+            "LD_PRELOAD was not set when the program started, or was removed on the way{instead}"
+        ),
+        _ => format!(
+            "LD_PRELOAD={asked} was set by somebody else and replaced the library{instead}; append instead"
+        ),
+    }
+}
+
+/// A variable of the environment a process was started with.
+fn variable(pid: u32, name: &str) -> Option<String> {
+    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let prefix = format!("{name}=");
+    let mut texts = environment.split(|&byte| byte == 0);
+    let value = texts.find_map(|text| text.strip_prefix(prefix.as_bytes()))?;
+    Some(String::from_utf8_lossy(value).into_owned())
+}
+
+/// Whether the kernel told the loader to trust nobody (`AT_SECURE`).
+fn is_privileged(pid: u32) -> bool {
+    let vector = fs::read(format!("/proc/{pid}/auxv")).unwrap_or_default();
+    let (words, _) = vector.as_chunks::<8>();
+    let words: Vec<u64> = words.iter().map(|word| u64::from_ne_bytes(*word)).collect();
+    words
+        .chunks_exact(2)
+        .any(|pair| pair[0] == libc::AT_SECURE && pair[1] != 0)
+}
+
+fn of_command(command: &[OsString]) -> Result<Finding, Failure> {
+    let program = match program::find(&command[0]) {
+        Ok(program) => program,
+        Err(Refusal::Code(_, line)) => {
+            return Err(Failure::Usage(line.replacen("run: ", "check: ", 1)));
+        }
+        Err(Refusal::Usage(line)) => {
+            return Ok(finding(
+                None,
+                Err(line.replacen("run: ", "", 1)),
+                Vec::new(),
+            ));
+        }
+    };
+    let library = preload::library_path(&preload::PRODUCT)?;
+    let folder = tempfile::tempdir().map_err(|error| Failure::Usage(format!("check: {error}")))?;
+    let mut list = library.as_os_str().to_owned();
+    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|list| !list.is_empty()) {
+        list.push(":");
+        list.push(others);
+    }
+    let mut child = Command::new(&program);
+    child.args(&command[1..]).env("LD_PRELOAD", list);
+    child.env("FLAGSTONE_RUN_REPORT", folder.path());
+    let shown = || String::from_utf8_lossy(program.as_os_str().as_bytes()).into_owned();
+    let failed = |error| Failure::Usage(format!("check: {}: {error}", shown()));
+    let mut child = child.spawn().map_err(failed)?;
+    let pid = child.id();
+    let status = child.wait().map_err(failed)?;
+    let served = folder.path().join(format!("{pid}.json")).exists();
+    let verdict = match served {
+        true => Ok(format!(
+            "flagstone {} from {}",
+            env!("CARGO_PKG_VERSION"),
+            library.display()
+        )),
+        false => Err(format!(
+            "{} did not load the library: it cleared LD_PRELOAD and started itself again, or its loader refused",
+            shown()
+        )),
+    };
+    let notes = (!status.success()).then(|| format!("the command itself ended with {status}"));
+    Ok(finding(Some(pid), verdict, notes.into_iter().collect()))
+}
