@@ -258,6 +258,16 @@ pub extern "C" fn pvalloc(size: usize) -> *mut c_void {
     allocated(address, aligned(4096, size))
 }
 
+/// `malloc_trim`, passed on; 0 where the allocator below has none.
+#[unsafe(no_mangle)]
+pub extern "C" fn malloc_trim(keep: usize) -> i32 {
+    if life::recording() {
+        note(&Event::Trim { keep: keep as u64 });
+    }
+    // SAFETY: no preconditions.
+    unsafe { next::malloc_trim(keep) }.unwrap_or(0)
+}
+
 /// C23's free with a size, as a `free`.
 ///
 /// # Safety

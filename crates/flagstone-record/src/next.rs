@@ -46,6 +46,7 @@ below! {
     VALLOC valloc c"valloc" (size: usize) -> *mut c_void;
     PVALLOC pvalloc c"pvalloc" (size: usize) -> *mut c_void;
     USABLE usable_size c"malloc_usable_size" (address: *mut c_void) -> usize;
+    TRIM malloc_trim c"malloc_trim" (keep: usize) -> i32;
     EXIT exit_now c"_exit" (status: i32) -> ();
     EXECVE execve c"execve" (path: *const i8, arguments: *const *const i8, environment: *const *const i8) -> i32;
     EXECV execv c"execv" (path: *const i8, arguments: *const *const i8) -> i32;

@@ -98,6 +98,9 @@ impl<'a> Decoder<'a> {
             tag::LOST => Event::Lost {
                 count: self.number()?,
             },
+            tag::TRIM => Event::Trim {
+                keep: self.number()?,
+            },
             _ => return Err(self.damage("no event begins so")),
         };
         Ok(Some((self.time, event)))

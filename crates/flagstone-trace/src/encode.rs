@@ -150,6 +150,7 @@ impl Encoder {
             Event::Fork { child } => (tag::FORK, put(buffer, at, u64::from(child))),
             Event::Exit => (tag::EXIT, at),
             Event::Lost { count } => (tag::LOST, put(buffer, at, count)),
+            Event::Trim { keep } => (tag::TRIM, put(buffer, at, keep)),
         }
     }
 

@@ -70,6 +70,11 @@ pub enum Event {
     },
     /// The thread ended.
     Exit,
+    /// The program asked for free memory to be given back (`malloc_trim`), but for so many bytes.
+    Trim {
+        /// Bytes to keep.
+        keep: u64,
+    },
     /// So many events could not be recorded here.
     Lost {
         /// Their number.
@@ -89,6 +94,7 @@ pub(crate) mod tag {
     pub const FORK: u8 = 7;
     pub const EXIT: u8 = 8;
     pub const LOST: u8 = 9;
+    pub const TRIM: u8 = 10;
 }
 
 /// Flags of an allocation and of a resize: the high four bits.

@@ -53,6 +53,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => any::<u32>().prop_map(|child| Event::Fork { child }),
         1 => Just(Event::Exit),
         1 => any::<u64>().prop_map(|count| Event::Lost { count }),
+        1 => any::<u64>().prop_map(|keep| Event::Trim { keep }),
     ]
 }
 

@@ -202,6 +202,15 @@ impl Work {
             Event::Touched { bytes } => {
                 self.touched.insert(stream, bytes);
             }
+            Event::Trim { keep } => {
+                let op = Op {
+                    ns,
+                    size: keep,
+                    kind: kind::TRIM,
+                    ..Op::default()
+                };
+                self.push(stream, op)?;
+            }
             _ => {}
         }
         Ok(())

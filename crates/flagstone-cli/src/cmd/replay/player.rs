@@ -200,6 +200,14 @@ fn perform(run: &'static Run, head: &Head, op: &Op) {
                 std::process::exit(1);
             }
         }
+        kind::TRIM => {
+            // A C library without the function has no use for the call.
+            #[cfg(target_env = "gnu")]
+            // SAFETY: no preconditions.
+            unsafe {
+                libc::malloc_trim(op.size as usize)
+            };
+        }
         kind::FREE => {
             let slot = slot();
             let block = awaited(slot, true);

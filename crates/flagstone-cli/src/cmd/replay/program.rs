@@ -31,6 +31,8 @@ pub mod kind {
     pub const REALLOC: u8 = 4;
     /// Another stream's thread starts.
     pub const SPAWN: u8 = 5;
+    /// `malloc_trim`; the size is what to keep.
+    pub const TRIM: u8 = 6;
 }
 
 /// One operation.

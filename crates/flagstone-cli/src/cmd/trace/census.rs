@@ -71,7 +71,11 @@ impl Census {
             Event::PageAlloc { .. } => self.page_allocations += 1,
             Event::PageFree { .. } => self.page_frees += 1,
             Event::Lost { count } => self.lost += count,
-            Event::Touched { .. } | Event::Cpu { .. } | Event::Fork { .. } | Event::Exit => {}
+            Event::Touched { .. }
+            | Event::Cpu { .. }
+            | Event::Fork { .. }
+            | Event::Exit
+            | Event::Trim { .. } => {}
         }
     }
 

@@ -169,6 +169,7 @@ fn words(event: &Event) -> [String; 7] {
         Event::Fork { child } => plain("fork", u64::from(child)),
         Event::Exit => plain("exit", 0),
         Event::Lost { count } => plain("lost", count),
+        Event::Trim { keep } => plain("trim", keep),
     }
 }
 
