@@ -7,6 +7,7 @@ use crate::host::Host;
 use crate::rules;
 use crate::{EngineCounts, Kernels, counts};
 use flagstone_core::base::{CpuId, NodeId, Pfn};
+use flagstone_core::platform::Platform;
 use flagstone_core::platform::testing::TestingWith;
 use flagstone_core::policy::Policy;
 use flagstone_core::slab::{Cache, CacheRequest, ObjectEngine, Slab, SlabState};
@@ -324,6 +325,41 @@ fn a_free_that_finds_its_slab_locked_is_put_aside() {
     Kernels::flush(&*slabs, cache);
     assert_eq!(slabs.cpu_held(cache).deferred_objects, 0);
     check(&slabs, "deferred");
+}
+
+/// A fork takes sections and lists, not the locks of slabs, of which there may be thousands: a child
+/// whose slab is locked by a thread that it does not have would wait for ever at the next free.
+#[test]
+fn a_fork_that_waits_for_sections_waits_for_whoever_holds_a_slabs_lock() {
+    let (world, slabs) = built("linux-2.6.24", cpus(1));
+    let cache = slabs.cache(cache_of(&slabs, 256));
+    let object = slabs.alloc(cache).expect("memory");
+    let section = rules::cpu_slab(cache, CpuId(0)).lock();
+    let list = slabs.node(cache.id(), NodeId(0)).raw_lock();
+    let head = slabs.pages().pfn_of(object.as_ptr());
+    let head = head
+        .and_then(|pfn| slabs.pages().head_of(pfn))
+        .expect("a slab");
+    // SAFETY: a live slab of this cache.
+    let slab = unsafe { Slab::at(&slabs, cache, head) };
+    let lock = slab.lock_2007();
+    // As a fork does, which got the lists while a shrink is on its way to one.
+    TestingWith::<Kernels>::acquire(list).expect("free");
+    std::thread::scope(|scope| {
+        let shrink = scope.spawn(|| {
+            world.enter(CpuId(0));
+            slabs.shrink_cache(cache);
+        });
+        while lock.holder() == 0 {
+            std::thread::yield_now();
+        }
+        let holders = (section.holder(), lock.holder());
+        TestingWith::<Kernels>::release_lock(list);
+        shrink.join().expect("no panic");
+        assert_eq!(holders.0, holders.1, "the fork would wait");
+    });
+    give(&slabs, cache, [object]);
+    check(&slabs, "after the shrink");
 }
 
 #[test]

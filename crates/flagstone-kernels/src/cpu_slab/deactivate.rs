@@ -178,13 +178,15 @@ impl<P: Engines> Host<'_, P> {
             let Ok(_section) = there.enter::<P>() else {
                 return;
             };
-            (there.detach(), there.take_partial())
+            let detached = there.detach();
+            if let (Some(detached), Engine::CpuSlab2007) = (detached, cache.engine()) {
+                // Inside: whoever holds a slab's lock holds a section (`slab-2007.under-section`).
+                return self.deactivate_2007(cache, there, detached);
+            }
+            (detached, there.take_partial())
         };
         if let Some(detached) = detached {
-            match cache.engine() {
-                Engine::CpuSlab2007 => self.deactivate_2007(cache, there, detached),
-                _ => self.deactivate(cache, there, detached),
-            }
+            self.deactivate(cache, there, detached);
         }
         if partial.head.is_some() {
             self.drain(cache, there, partial);

@@ -13,6 +13,10 @@
 //! Locking: section, then slab lock, then list lock. An allocation holds the list lock first and
 //! therefore only tries slab locks. The slab lock lies in the slab's descriptor, so that whoever
 //! takes it gets the slab's line.
+//!
+//! Invariants
+//! - `slab-2007.under-section`: whoever waits with a slab's lock holds a section or, as a handler on top
+//!   of a holder, stands on another lock. A fork takes all of those, so no slab's lock is held then.
 
 use super::free::{Contended, Patience};
 use super::{CpuSlab, Detached};
