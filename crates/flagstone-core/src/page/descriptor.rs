@@ -35,7 +35,6 @@
 
 use crate::base::{NodeId, Order};
 use crate::policy::Policy;
-use core::cell::Cell;
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 /// Objects of at least a page divided by this have their links outside, where there is room.
@@ -166,18 +165,12 @@ pub struct Descriptor {
     node: AtomicU8,
     /// Bits of [`flag`].
     pub flags: AtomicU8,
-    // Not shared: keeps the type from being moved between pages by accident.
-    _pinned: Cell<()>,
 }
 
 const _: () = assert!(
     size_of::<Descriptor>() == 32 && TAIL_LINKS == 24,
     "a descriptor is half a cache line, and a tail needs a quarter of it"
 );
-
-// SAFETY: every field is an atomic; who may change which field when is stated by `page.one-owner`
-// and by the lock of the list the page is on.
-unsafe impl Sync for Descriptor {}
 
 use crate::sync::Ordering::Relaxed;
 
