@@ -7,7 +7,7 @@
 
 use core::ffi::{c_char, c_int, c_void};
 use core::fmt::Write;
-use flagstone_linux::{filter, observe, process};
+use flagstone_linux::{filter, held, process};
 use flagstone_process::account::Account;
 use flagstone_process::line::Line;
 use flagstone_process::{blocks, env, fork, report};
@@ -176,7 +176,7 @@ pub extern "C" fn at_exit() {
     if Account::exists() && may_look() {
         // SAFETY: the C library does the same next; no other thread holds a stream.
         unsafe { libc::fflush(core::ptr::null_mut()) };
-        observe::never_wait();
+        held::never_wait();
         blocks::last_look();
     }
 }

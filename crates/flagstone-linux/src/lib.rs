@@ -12,12 +12,13 @@
 //!   ├ membarrier  the fence that aborts critical sections on other CPUs
 //!   ├ thread      token and waiting
 //!   ├ clock · entropy · report · fork
-//!   ├ observe · hook                  functions of the face: who looks at the heap, who holds what
+//!   ├ held        what the calling thread holds of the core's locks, as one word
+//!   ├ observe · hook                  a function of the face: who looks at the heap
 //!   ├ process · residency · outside   what the kernel says about this process
 //!   └ sys · text  system calls without errno, files read on the stack
 //! ```
 //!
-//! Nothing here allocates, touches `errno` or needs thread-local storage of its own; all of it
+//! Nothing here allocates or touches `errno`, and one word is all its thread-local storage; all of it
 //! may run inside a signal handler and before the first constructor.
 //!
 //! [`init`] is called once, by the face, before the heap is built.
@@ -31,6 +32,7 @@ pub mod cpus;
 mod entropy;
 pub mod filter;
 pub mod fork;
+pub mod held;
 mod hook;
 pub mod limits;
 pub mod membarrier;

@@ -175,9 +175,7 @@ fn locked_on<T>(cpu: CpuId, step: impl FnOnce(CpuId) -> T) -> Option<T> {
 /// Whether the caller interrupted the holder of any CPU's lock, or of one that comes after these. The
 /// former has moved on to another CPU since: if it waited, the holder would not go on.
 fn stands_on_top() -> bool {
-    let count = LOCKED_COUNT.load(Ordering::Relaxed);
-    let below = |cpu| lock_of(CpuId(cpu)).is_some_and(|lock| lock.holder() == Linux::token());
-    (0..count).any(below) || Linux::holds_from(LockKind::Local)
+    Linux::holds_from(LockKind::Local)
 }
 
 fn lock_of(cpu: CpuId) -> Option<&'static RawLock> {

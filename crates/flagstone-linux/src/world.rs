@@ -1,6 +1,6 @@
 //! The answers of Linux to what the core asks.
 
-use crate::{clock, cpus, entropy, limits, memory, report, slots, thread};
+use crate::{clock, cpus, entropy, held, limits, memory, report, slots, thread};
 use core::marker::PhantomData;
 use core::ops::Range;
 use core::ptr::NonNull;
@@ -190,8 +190,19 @@ unsafe impl<E: 'static> Platform for LinuxWith<E> {
         thread::token()
     }
 
+    #[inline]
+    fn note_taking(kind: LockKind) {
+        held::word().add(kind);
+    }
+
+    #[inline]
+    fn note_given_back(kind: LockKind) {
+        held::word().remove(kind);
+    }
+
+    #[inline]
     fn holds_from(kind: LockKind) -> bool {
-        crate::observe::holds_from(kind)
+        held::word().has_from(kind)
     }
 
     fn pause(round: u32) {

@@ -77,8 +77,6 @@ fn prepare() -> HeapConfig {
 
 /// Opens what only this one heap has.
 fn finish(ready: &Ready<Linux>) {
-    // SAFETY: a heap is built once.
-    unsafe { flagstone_linux::observe::HOLDS_FROM.set(|kind| STORE.heap.holds_from(kind)) };
     if slots::lie_at(&STORE.slots, CS_OFFSET) {
         STORE.heap.open_near();
     }

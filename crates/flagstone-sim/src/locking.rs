@@ -87,7 +87,7 @@ impl Vm {
             let nobody = self.private_waiters.get() == 0
                 || self.waiters.borrow().waiting(address(lock)) == 0;
             if nobody {
-                lock.release_now();
+                lock.release_now::<Virtual>();
                 return;
             }
         } else {
@@ -99,7 +99,7 @@ impl Vm {
             .waiters
             .borrow_mut()
             .next(address(lock), how, &self.chance);
-        lock.release_now();
+        lock.release_now::<Virtual>();
         if let Some((winner, others)) = next {
             self.watch(lock);
             self.hand_over(lock, winner, others);
@@ -248,7 +248,7 @@ impl Vm {
     #[cold]
     fn release_untimed(&self, lock: &RawLock) {
         if !self.in_task.get() {
-            lock.release_now();
+            lock.release_now::<Virtual>();
             return;
         }
         if lock.holder() != Virtual::token() {
@@ -259,7 +259,7 @@ impl Vm {
             held.remove(at);
         }
         drop(held);
-        lock.release_now();
+        lock.release_now::<Virtual>();
         loop {
             let next =
                 self.waiters

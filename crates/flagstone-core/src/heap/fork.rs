@@ -33,6 +33,9 @@ pub(super) struct Forking {
     depth: AtomicU32,
     /// Whether the outermost of them began on top of a lock's holder.
     on_top: AtomicBool,
+    /// This process is the child of a fork that could not get every lock: somebody who is not here has
+    /// one for ever.
+    left: AtomicBool,
 }
 
 impl Forking {
@@ -41,7 +44,13 @@ impl Forking {
             lock: RawLock::new(LockKind::Heap),
             depth: AtomicU32::new(0),
             on_top: AtomicBool::new(false),
+            left: AtomicBool::new(false),
         }
+    }
+
+    /// Whether a lock is out of everybody's reach.
+    pub(super) fn left_something(&self) -> bool {
+        self.left.load(Relaxed)
     }
 
     fn begin<P: Platform>(&self, on_top: bool, go_on: impl FnMut(u32) -> bool) {
@@ -67,7 +76,7 @@ impl<P: Engines> Ready<P> {
     /// [waits](Self::fork_wait) and begins again. A thread on top of a lock's holder cannot give way
     /// like that.
     pub fn fork_prepare(&self) -> bool {
-        let on_top = self.holds_from(LockKind::Heap);
+        let on_top = self.is_on_top();
         let mut patience = PATIENCE;
         let mut gives_way = false;
         let mut go_on = |round: u32| {
@@ -100,8 +109,15 @@ impl<P: Engines> Ready<P> {
     pub fn fork_child(&self) {
         let alone = self.forking.lock.holder() == P::token();
         let on_top = !alone || self.forking.on_top.load(Relaxed);
-        if self.fork_end(RawLock::settle_in_child::<P>) && !on_top {
-            self.slabs.pages().recover_after_fork();
+        if self.fork_end(RawLock::settle_in_child::<P>) {
+            self.each_lock(|lock| {
+                if lock.is_gone() {
+                    self.forking.left.store(true, Relaxed);
+                }
+            });
+            if !on_top {
+                self.slabs.pages().recover_after_fork();
+            }
         }
     }
 

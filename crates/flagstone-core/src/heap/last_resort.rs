@@ -15,7 +15,6 @@
 //! thread below holds may be half changed.
 
 use super::bootstrap::Ready;
-use crate::platform::LockKind;
 use crate::slab::Engines;
 use crate::sync::AtomicUsize;
 use crate::sync::Ordering::Relaxed;
@@ -50,7 +49,7 @@ impl<P: Engines> Ready<P> {
     #[cold]
     #[inline(never)]
     pub(super) fn after_reclaim<T>(&self, request: impl FnOnce() -> Option<T>) -> Option<T> {
-        if self.holds_from(LockKind::Heap) {
+        if self.is_on_top() {
             return None;
         }
         if !self.last_resort.is_due(self.upkeep_due.load(Relaxed)) {

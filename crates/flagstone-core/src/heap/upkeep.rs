@@ -163,14 +163,10 @@ impl<P: Engines> Ready<P> {
         self.slabs.pages().each_lock(visit);
     }
 
-    /// Whether a lock of `kind`, or one that comes after it, is out of this thread's reach: it holds
-    /// the lock.
-    pub(super) fn holds_from(&self, kind: LockKind) -> bool {
-        let mut held = false;
-        self.each_lock(|lock| {
-            held |= lock.kind() >= kind && lock.is_out_of_reach::<P>();
-        });
-        held
+    /// Whether the caller must do without what needs a lock: it is a signal handler on top of a holder,
+    /// or in the child of a fork that left a lock with a thread which is not there.
+    pub(super) fn is_on_top(&self) -> bool {
+        P::holds_from(LockKind::Heap) || self.forking.left_something()
     }
 
     /// A block straight from the system for a signal handler whose request of `size` bytes, aligned
@@ -179,7 +175,7 @@ impl<P: Engines> Ready<P> {
     #[cold]
     #[inline(never)]
     pub(super) fn alloc_beside(&self, align: usize, size: usize) -> Option<NonNull<u8>> {
-        let on_top = self.holds_from(LockKind::Heap);
+        let on_top = self.is_on_top();
         if on_top {
             self.roomy.store(true, Relaxed);
         }
@@ -211,12 +207,6 @@ impl<P: Engines> Heap<P> {
         if let Some(ready) = self.ready_if_built() {
             ready.slabs.look_through(BARN_OBJECTS_MAX);
         }
-    }
-
-    /// For [`Platform::holds_from`] of a world with one heap.
-    pub fn holds_from(&self, kind: LockKind) -> bool {
-        self.ready_if_built()
-            .is_some_and(|ready| ready.holds_from(kind))
     }
 }
 

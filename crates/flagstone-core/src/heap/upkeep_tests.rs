@@ -217,7 +217,7 @@ fn random_huge_blocks_keep_every_rule_of_the_table() {
 fn a_handler_gets_memory_from_the_system_where_the_thread_below_holds_what_it_needs() {
     let (_world, heap) = heap();
     let ready = heap.ready_if_built().expect("built");
-    assert!(!heap.holds_from(LockKind::Heap), "nothing is held yet");
+    assert!(!ready.is_on_top(), "nothing is held yet");
     assert_eq!(
         ready.alloc_beside(16, 100),
         None,
@@ -225,9 +225,9 @@ fn a_handler_gets_memory_from_the_system_where_the_thread_below_holds_what_it_ne
     );
     let lock = ready.slabs().registry_lock();
     Testing::acquire(lock).expect("free");
-    assert!(heap.holds_from(LockKind::Heap));
+    assert!(ready.is_on_top());
     assert!(
-        !heap.holds_from(LockKind::Local),
+        !Testing::holds_from(LockKind::Local),
         "what comes later is free"
     );
     let [block, sized] = [100, 16].map(|size| {

@@ -72,7 +72,7 @@ fn blocks_that_a_giver_could_not_put_back_are_put_back_by_the_next() {
     let (zone, round) = parked(&pages);
     zone.raw().acquire_spinning::<Testing>().expect("free");
     assert!(!zone.unpark(pages.memmap(), &round));
-    zone.raw().release_now();
+    zone.raw().release_now::<Testing>();
     assert_eq!(pages.trim(0), 16 * 4096);
     assert_eq!(check_pages(&pages), Ok(()));
 }

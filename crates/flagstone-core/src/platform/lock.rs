@@ -14,7 +14,8 @@
 //! Order: a thread takes locks only in ascending [`LockKind`] (`lock.ascending`), so waiting never
 //! goes round in a circle. A signal handler on top of a holder breaks the order: two of them may
 //! wait for what the other's thread holds. Whoever would yield next therefore asks first
-//! whether it stands on top of a holder ([`Platform::holds_from`]), and if so gets `Reentered` too.
+//! whether it stands on top of a holder ([`Platform::holds_from`], one word of the thread's that
+//! counts what it holds: `held.rs`), and if so gets `Reentered` too.
 //! Every such circle has a waiter of that kind, so it ends.
 //!
 //! A fork takes every lock, so that the child finds all structures whole. What the forking thread
@@ -55,7 +56,7 @@ pub enum LockKind {
 /// Rounds of waiting before a waiter asks whether it may wait at all. Why 7: with the pauses of
 /// Linux it has spun for 2 microseconds by then, and would yield next, for as long as others run. A
 /// handler that does so on top of a holder may be followed by the next signal at once, so that the
-/// holder never goes on. The answer costs about as much as a yield.
+/// holder never goes on.
 pub const ASK_AFTER: u32 = 7;
 
 /// In a word beside the token of a thread that took the lock in order to fork.
@@ -154,12 +155,24 @@ impl RawLock {
         }
     }
 
+    /// Whether the holder is no thread of this process.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.word.load(Ordering::Relaxed) == GONE
+    }
+
     /// Takes the lock if it is free: one compare-and-swap.
     #[inline]
     pub fn try_acquire_now<P: Platform>(&self) -> bool {
-        self.word
+        P::note_taking(self.kind);
+        let taken = self
+            .word
             .compare_exchange(0, P::token(), Ordering::Acquire, Ordering::Relaxed)
-            .is_ok()
+            .is_ok();
+        if !taken {
+            P::note_given_back(self.kind);
+        }
+        taken
     }
 
     /// Takes the lock, waiting by [`Platform::pause`].
@@ -169,44 +182,35 @@ impl RawLock {
     /// lock and this one does not come free.
     #[inline]
     pub fn acquire_spinning<P: Platform>(&self) -> Result<(), Reentered> {
-        let token = P::token();
-        match self
-            .word
-            .compare_exchange(0, token, Ordering::Acquire, Ordering::Relaxed)
-        {
-            Ok(_) => Ok(()),
-            Err(holder) => self.acquire_contended::<P>(token, holder),
+        match self.try_acquire_now::<P>() {
+            true => Ok(()),
+            false => self.acquire_contended::<P>(),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn acquire_contended<P: Platform>(&self, token: u64, mut holder: u64) -> Result<(), Reentered> {
+    fn acquire_contended<P: Platform>(&self) -> Result<(), Reentered> {
+        let token = P::token();
         let mut round = 0;
         loop {
+            let holder = self.word.load(Ordering::Relaxed);
             if is_out_of_reach(holder, token) || (round == ASK_AFTER && P::holds_from(self.kind)) {
                 return Err(Reentered);
             }
+            if holder == 0 && self.try_acquire_now::<P>() {
+                return Ok(());
+            }
             P::pause(round);
             round = round.saturating_add(1);
-            holder = self.word.load(Ordering::Relaxed);
-            if holder != 0 {
-                continue;
-            }
-            match self
-                .word
-                .compare_exchange(0, token, Ordering::Acquire, Ordering::Relaxed)
-            {
-                Ok(_) => return Ok(()),
-                Err(now) => holder = now,
-            }
         }
     }
 
     /// Frees the lock: one store.
     #[inline]
-    pub fn release_now(&self) {
+    pub fn release_now<P: Platform>(&self) {
         self.word.store(0, Ordering::Release);
+        P::note_given_back(self.kind);
     }
 }
 
@@ -333,9 +337,9 @@ mod tests {
             both_hold.wait();
             let got = other.acquire_spinning::<Testing>().is_ok();
             if got {
-                other.release_now();
+                other.release_now::<Testing>();
             }
-            own.release_now();
+            own.release_now::<Testing>();
             got
         };
         std::thread::scope(|scope| {

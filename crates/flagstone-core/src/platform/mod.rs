@@ -17,12 +17,14 @@
 //! hardware, a scheduling point with a cost on the virtual machine, and a choice in a checker.
 
 mod cost;
+mod held;
 mod lock;
 pub mod percpu;
 #[cfg(all(not(loom), any(test, feature = "testing")))]
 pub mod testing;
 
 pub use cost::{Access, Function, Line, Within, Work};
+pub use held::Held;
 pub use lock::{ASK_AFTER, Guard, Lock, LockKind, RawLock, Reentered};
 pub use percpu::{
     CPU_STRIDE, CpuArea, ENTRY_UNUSED, INDEX_ROUNDING, LockedSlots, MAX_CACHES, SHEAF_FRAME_BYTES,
@@ -319,9 +321,18 @@ pub unsafe trait Platform: Sized + 'static {
         lock.try_acquire_now::<Self>()
     }
 
+    /// The caller is about to take a lock of `kind`: a count in the thread's own word ([`Held`]),
+    /// nothing where no handlers come.
+    #[inline(always)]
+    fn note_taking(_kind: LockKind) {}
+
+    /// The caller gave a lock of `kind` back, or did not get it.
+    #[inline(always)]
+    fn note_given_back(_kind: LockKind) {}
+
     /// Whether the caller holds a lock of `kind` or of one that comes after it, which only a signal
-    /// handler does that wants a lock of `kind`. Asked before waiting for long; `false` (the default)
-    /// where no handlers come.
+    /// handler does that wants a lock of `kind`: a look at that word. `false` (the default) where no
+    /// handlers come.
     fn holds_from(_kind: LockKind) -> bool {
         false
     }
@@ -329,7 +340,7 @@ pub unsafe trait Platform: Sized + 'static {
     /// Gives `lock` back.
     #[inline]
     fn release_lock(lock: &RawLock) {
-        lock.release_now();
+        lock.release_now::<Self>();
     }
 
     // ---- per-CPU sections: the engines with a slab per CPU (ADR 0012) ---------------------

@@ -14,8 +14,8 @@
 
 use super::percpu::{exchange_owned, pop_owned, push_owned};
 use super::{
-    CpuArea, Fault, LockKind, NotMapped, OutOfMemory, Platform, RawLock, SheafWord, SheavesOnly,
-    Slot,
+    CpuArea, Fault, Held, LockKind, NotMapped, OutOfMemory, Platform, RawLock, SheafWord,
+    SheavesOnly, Slot,
 };
 use crate::base::{CpuId, NodeId, PageSize};
 use core::marker::PhantomData;
@@ -127,6 +127,7 @@ std::thread_local! {
     static PAUSES: Cell<u32> = const { Cell::new(0) };
     static CPU: Cell<u32> = const { Cell::new(0) };
     static ON_TOP: Cell<bool> = const { Cell::new(false) };
+    static HELD: Held = const { Held::new() };
     static TOKEN: u64 = {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         NEXT.fetch_add(1, Relaxed)
@@ -604,8 +605,16 @@ unsafe impl<E: 'static> Platform for TestingWith<E> {
         TOKEN.with(|token| *token)
     }
 
-    fn holds_from(_kind: LockKind) -> bool {
-        ON_TOP.get()
+    fn note_taking(kind: LockKind) {
+        HELD.with(|held| held.add(kind));
+    }
+
+    fn note_given_back(kind: LockKind) {
+        HELD.with(|held| held.remove(kind));
+    }
+
+    fn holds_from(kind: LockKind) -> bool {
+        ON_TOP.get() || HELD.with(|held| held.has_from(kind))
     }
 
     fn pause(_round: u32) {
