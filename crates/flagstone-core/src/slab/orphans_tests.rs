@@ -12,10 +12,14 @@ const POLICIES: &[&str] = &["linux-6.18", "linux-7.0", "flagstone"];
 const OBJECTS: usize = 3000;
 const NODE: NodeId = NodeId(0);
 
+/// Allocates until no slab is on the cache's list: a check on top of the list's holder cannot walk it.
 fn fill(slabs: &TestSlabs, cache: &Cache) -> Vec<NonNull<u8>> {
-    (0..OBJECTS)
-        .map(|_| slabs.alloc(cache).expect("memory"))
-        .collect()
+    let mut objects = Vec::new();
+    while objects.len() < OBJECTS || slabs.node(cache.id(), NODE).nr_partial() > 0 {
+        assert!(objects.len() < 2 * OBJECTS, "slabs on the list are taken");
+        objects.push(slabs.alloc(cache).expect("memory"));
+    }
+    objects
 }
 
 /// Does `work` as a signal handler does on top of a thread that holds the cache's list.
