@@ -241,7 +241,8 @@ fn judge(looks: &[Look], origin: usize, tasks: usize, tolerance: f64) -> Steady 
     let mean = |from: usize, to: usize| mean_of(from, to, |look| look.in_use);
     let relative = |later: f64, earlier: f64| {
         if earlier == 0.0 {
-            if later == 0.0 { 0.0 } else { f64::INFINITY }
+            // From nothing to something counts as doubled: documents know no infinity.
+            if later == 0.0 { 0.0 } else { 1.0 }
         } else {
             later / earlier - 1.0
         }
@@ -332,6 +333,12 @@ mod tests {
         );
         assert!(!steady.converged);
         assert!((steady.drift + 0.1).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_run_that_began_late_is_not_steady_and_its_drift_is_a_number() {
+        let steady = judge(&looks(|t| 100 * t.saturating_sub(16), |_| 4096), 0, 1, 0.03);
+        assert!(!steady.converged && steady.drift.is_finite());
     }
 
     #[test]
