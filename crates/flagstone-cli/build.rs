@@ -43,9 +43,16 @@ fn main() {
     let crates = crates.parent().expect("this crate lies beside the others");
     let (library, commit) = match env::var_os("FLAGSTONE_LIBRARY") {
         Some(file) => (PathBuf::from(file), "an unknown commit".to_owned()),
-        None => (build(crates, &out, &SOURCES, LIBRARY, &[]), commit(crates)),
+        None => (
+            build(crates, &out, &SOURCES, LIBRARY, &[]),
+            commit_of(crates, &SOURCES).unwrap_or_else(|| "an unknown commit".into()),
+        ),
     };
     println!("cargo::rustc-env=LIBRARY_COMMIT={commit}");
+    // Empty: not known. All crates, because the command is made of most of them.
+    println!("cargo::rerun-if-changed={}", crates.display());
+    let whole = commit_of(crates, &["."]).unwrap_or_default();
+    println!("cargo::rustc-env=COMMAND_COMMIT={whole}");
     carry("FLAGSTONE_LIBRARY_DIGEST", &library, &out.join(LIBRARY));
     let kernels = match env::var_os("FLAGSTONE_LIBRARY_KERNELS") {
         Some(file) => PathBuf::from(file),
@@ -70,25 +77,28 @@ fn carry(digest_name: &str, from: &Path, to: &Path) {
     println!("cargo::rustc-env={digest_name}={:016x}", digest(&bytes));
 }
 
-/// The last commit that changed the library's sources, and whether they were changed since; nothing
-/// is claimed without a repository of this project. Cargo asks again when those sources change.
-fn commit(crates: &Path) -> String {
+/// The last commit that changed these sources, and whether they were changed since; nothing is
+/// claimed without a repository of this project. Cargo asks again when the sources change. In an
+/// archive made by `git archive` the commit stands in a file, put there by `.gitattributes`.
+fn commit_of(crates: &Path, sources: &[&str]) -> Option<String> {
+    let archived = fs::read_to_string(crates.join("flagstone-cli/commit.txt")).unwrap_or_default();
+    let archived = archived.trim();
+    if !archived.is_empty() && archived.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Some(format!("commit {}", &archived[..archived.len().min(12)]));
+    }
     let root = crates.parent().expect("crates/ lies in the workspace");
+    root.join(".git").exists().then_some(())?;
     let git = |words: &[&str]| {
         let mut git = Command::new("git");
         git.arg("-C").arg(root).args(words).arg("--");
-        git.args(SOURCES.map(|name| crates.join(name)));
+        git.args(sources.iter().map(|name| crates.join(name)));
         let output = git.output().ok().filter(|output| output.status.success())?;
         Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
-    let known = || {
-        root.join(".git").exists().then_some(())?;
-        let last = git(&["log", "-1", "--format=%h", "--abbrev=12"])?;
-        let changed = !git(&["status", "--porcelain"])?.is_empty();
-        let since = if changed { " with changes" } else { "" };
-        Some(format!("commit {last}{since}")).filter(|_| !last.is_empty())
-    };
-    known().unwrap_or_else(|| "an unknown commit".into())
+    let last = git(&["log", "-1", "--format=%h", "--abbrev=12"])?;
+    let changed = !git(&["status", "--porcelain"])?.is_empty();
+    let since = if changed { " with changes" } else { "" };
+    Some(format!("commit {last}{since}")).filter(|_| !last.is_empty())
 }
 
 /// Hands `layout.ld` to the linker.

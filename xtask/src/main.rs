@@ -5,6 +5,7 @@
 //!   tidy      lengths, unsafe files, leftovers, titles, links, invariant names
 //!   options   docs/options.md says what the code says (`options --write` writes it)
 //!   shape     the core's lines, circles of imports and spread of types, each with its limit
+//!   deny      cargo-deny: licences, sources and advisories of the dependencies
 //!   check     all of them
 //!   install   libraries, headers and the command, for others to build against
 //!   man       man pages and shell completions, for packagers
@@ -14,6 +15,7 @@
 //! The same checks are ordinary tests of this package, so that `cargo test --workspace` runs
 //! them too. Exit status: 0 nothing found, 1 findings, 2 usage.
 
+mod deny;
 mod documents;
 mod install;
 mod invariants;
@@ -35,7 +37,7 @@ use std::process::ExitCode;
 use tree::Finding;
 use tree::Tree;
 
-const USAGE: &str = "usage: cargo xtask layers | tidy | options [--write] | shape | check | man DIR | portable | install ...";
+const USAGE: &str = "usage: cargo xtask layers | tidy | options [--write] | shape | deny | check | man DIR | portable | install ...";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -58,12 +60,19 @@ fn main() -> ExitCode {
         ["layers"] => layers::check(&tree),
         ["tidy"] => tidy::check(&tree),
         ["options"] => options::check(&tree),
+        ["deny"] => deny::check(&tree),
         ["shape"] => {
             print!("{}", shape::report(&tree));
             shape::check(&tree)
         }
         ["check"] => {
-            let checks = [layers::check, tidy::check, options::check, shape::check];
+            let checks = [
+                layers::check,
+                tidy::check,
+                options::check,
+                shape::check,
+                deny::check,
+            ];
             checks.iter().flat_map(|check| check(&tree)).collect()
         }
         _ => {

@@ -11,6 +11,7 @@
 //!   progress the bar that long work shows on stderr
 //!   suggest  "did you mean", policies and sizes as people write them
 //!   terminal width and styles; what texts of all commands have in common
+//!   version  what `--version` says: release, commit, model
 //!   exit     documented exit codes, one line per failure
 //! ```
 
@@ -25,3 +26,4 @@ mod progress;
 pub mod source;
 pub mod suggest;
 mod terminal;
+pub mod version;

@@ -1,7 +1,7 @@
 //! The `flagstone` command: parse first, act once, exit with a documented code.
 
 use clap::{CommandFactory, Parser, Subcommand};
-use flagstone_cli::{cmd, exit};
+use flagstone_cli::{cmd, exit, version};
 use std::process::ExitCode;
 
 /// Run programs on Flagstone, ask what any kernel's slab policy would choose, look at this host.
@@ -9,7 +9,7 @@ use std::process::ExitCode;
 /// Exit status: 0 fine, 1 a finding or the measured thing failed, 2 usage or environment;
 /// `run` exits with the status of its command.
 #[derive(Parser)]
-#[command(name = "flagstone", version, arg_required_else_help = true)]
+#[command(name = "flagstone", version = version::LINE.as_str(), arg_required_else_help = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -60,3 +60,13 @@ fn there_is_a_man_page_for_every_command() {
     let page = std::fs::read_to_string(folder.path().join("flagstone-run.1")).unwrap();
     assert!(page.contains("compare"), "{page}");
 }
+
+#[test]
+fn the_version_is_one_line_with_release_and_model() {
+    let output = flagstone(&["--version"]);
+    let line = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(line.lines().count(), 1, "{line}");
+    let words: Vec<&str> = line.split_whitespace().collect();
+    assert_eq!(words[..2], ["flagstone", env!("CARGO_PKG_VERSION")]);
+    assert!(line.contains("model "), "{line}");
+}

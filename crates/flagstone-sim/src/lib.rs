@@ -60,3 +60,7 @@ pub use tally::Totals;
 pub use topology::Placement;
 pub use vm::Vm;
 pub use world::Virtual;
+
+/// Counts the models: two builds with the same number give the same figures for the same question.
+/// Raised with every change that moves a digest.
+pub const MODEL_VERSION: u32 = 1;

@@ -10,7 +10,8 @@
 //! makes it the builder is the one that names it.
 
 use crate::platform::Platform;
-use crate::sync::{AtomicU64, Ordering};
+// Not loom's: a heap is a constant, and loom's atomics cannot be in one.
+use core::sync::atomic::{AtomicU64, Ordering};
 
 const NONE: u64 = 0;
 /// No token: those have no top bit (`lock.named`).
