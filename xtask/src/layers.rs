@@ -70,6 +70,7 @@ const CRATES: [(&str, &[&str], bool); 11] = [
         &[
             "flagstone-core",
             "flagstone-kernels",
+            "flagstone-linux",
             "flagstone-sim",
             "flagstone-trace",
         ],

@@ -12,6 +12,7 @@
 //!   suggest  "did you mean", policies and sizes as people write them
 //!   terminal width and styles; what texts of all commands have in common
 //!   version  what `--version` says: release, commit, model
+//!   watch    a running process's heap, read and told
 //!   exit     documented exit codes, one line per failure
 //! ```
 
@@ -27,3 +28,4 @@ pub mod source;
 pub mod suggest;
 mod terminal;
 pub mod version;
+pub mod watch;

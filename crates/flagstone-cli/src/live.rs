@@ -4,8 +4,9 @@
 //!   /proc/PID/maps ─► mapped files ─► magic in the file? ─► its address ─► /proc/PID/mem: the beacon
 //! ```
 //!
-//! The library and every program with the heap linked in carry a beacon: sixty-four bytes with a
-//! magic, the version, and whether there is a heap (`flagstone-process/src/beacon.rs`). Reading stops
+//! The library and every program with the heap linked in carry a beacon: bytes with a
+//! magic, the version, and whether there is a heap (`flagstone_linux::beacon`), the first 64 of which are
+//! the same in all versions. Reading stops
 //! nobody and leaves no trace. It needs the rights of a debugger of the same user.
 
 use std::fs::{self, File};
@@ -13,9 +14,9 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-/// What a beacon begins with.
-const MAGIC: [u8; 16] = *b"\x7fflagstone-heap\x01";
-/// A beacon's bytes.
+/// What a beacon of any version begins with.
+const MAGIC: [u8; 15] = flagstone_linux::beacon::NAME;
+/// The bytes of it that are looked at.
 const BEACON_BYTES: usize = 64;
 /// Files beyond this size are not searched: no program that has the heap linked in comes near.
 const FILE_BYTES_MAX: u64 = 1 << 30;
@@ -229,7 +230,7 @@ mod tests {
 
     fn beacon(state: u32) -> [u8; BEACON_BYTES] {
         let mut bytes = [0; BEACON_BYTES];
-        bytes[..16].copy_from_slice(&MAGIC);
+        bytes[..15].copy_from_slice(&MAGIC);
         bytes[16..21].copy_from_slice(b"1.2.3");
         bytes[32..36].copy_from_slice(&state.to_ne_bytes());
         bytes[36] = 8;
@@ -243,7 +244,7 @@ mod tests {
         assert_eq!(heap.slots, Some(Slots::Sequences));
         assert_eq!(Heap::of(&beacon(0), "x").unwrap().slots, None);
         assert_eq!(Heap::of(&beacon(7), "x"), None);
-        for at in [0, 15, 16] {
+        for at in [0, 14, 16] {
             let mut bytes = beacon(1);
             bytes[at] = 0xff;
             assert_eq!(Heap::of(&bytes, "x"), None, "byte {at}");
@@ -266,8 +267,8 @@ mod tests {
     #[test]
     fn every_place_of_the_magic_is_found() {
         let mut bytes = vec![MAGIC[0]; 40];
-        bytes[3..19].copy_from_slice(&MAGIC);
-        bytes[24..40].copy_from_slice(&MAGIC);
+        bytes[3..18].copy_from_slice(&MAGIC);
+        bytes[24..39].copy_from_slice(&MAGIC);
         assert_eq!(find_all(&bytes, &MAGIC), [3, 24]);
     }
 

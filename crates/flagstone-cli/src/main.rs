@@ -26,6 +26,12 @@ enum Command {
     #[command(subcommand)]
     Trace(cmd::trace::Command),
     Check(cmd::check::Args),
+    Ps(cmd::watch::ps::Args),
+    Stat(cmd::watch::stat::Args),
+    Get(cmd::watch::get::Args),
+    Set(cmd::watch::set::Args),
+    Trim(cmd::watch::trim::Args),
+    Verify(cmd::watch::verify::Args),
     Sim(cmd::sim::Args),
     Reproduce(cmd::reproduce::Args),
     Completions(cmd::completions::Args),
@@ -38,6 +44,9 @@ fn main() -> ExitCode {
         return exit::report(outcome);
     }
     if let Some(outcome) = cmd::replay::player_process() {
+        return exit::report(outcome);
+    }
+    if let Some(outcome) = flagstone_cli::watch::reader_process() {
         return exit::report(outcome);
     }
     exit::tell_unprinted();
@@ -54,6 +63,12 @@ fn main() -> ExitCode {
         Command::Replay(args) => cmd::replay::run(&args),
         Command::Trace(command) => cmd::trace::run(&command),
         Command::Check(args) => cmd::check::run(&args),
+        Command::Ps(args) => cmd::watch::ps::run(&args),
+        Command::Stat(args) => cmd::watch::stat::run(&args),
+        Command::Get(args) => cmd::watch::get::run(&args),
+        Command::Set(args) => cmd::watch::set::run(&args),
+        Command::Trim(args) => cmd::watch::trim::run(&args),
+        Command::Verify(args) => cmd::watch::verify::run(&args),
         Command::Sim(args) => cmd::sim::run(&args),
         Command::Reproduce(args) => cmd::reproduce::run(&args),
         Command::Completions(args) => cmd::completions::run(&args, Cli::command()),

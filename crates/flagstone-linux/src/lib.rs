@@ -13,7 +13,8 @@
 //!   ├ thread      token and waiting
 //!   ├ clock · entropy · report · fork
 //!   ├ held        what the calling thread holds of the core's locks, as one word
-//!   ├ observe · hook                  a function of the face: who looks at the heap
+//!   ├ observe · hook                  functions of the face: who looks at the heap, who is told
+//!   ├ beacon      what the command reads and writes in a running process
 //!   ├ process · residency · outside   what the kernel says about this process
 //!   └ sys · text  system calls without errno, files read on the stack
 //! ```
@@ -27,6 +28,7 @@
 #[cfg(test)]
 extern crate std;
 
+pub mod beacon;
 pub mod clock;
 pub mod cpus;
 mod entropy;

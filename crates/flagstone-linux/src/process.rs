@@ -98,6 +98,23 @@ pub struct Mapping {
     pub access: Access,
 }
 
+impl Mapping {
+    /// The mapping that a line of `maps` or `smaps` begins, its sizes still unknown.
+    #[must_use]
+    pub fn of(line: &[u8]) -> Option<Self> {
+        let (start, end) = header(line)?;
+        let (place, access) = place(line);
+        Some(Self {
+            start,
+            end,
+            resident: 0,
+            shared: 0,
+            place,
+            access,
+        })
+    }
+}
+
 /// What a mapping maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
@@ -133,16 +150,8 @@ pub fn each_mapping(buffer: &mut [u8], mut visit: impl FnMut(Mapping)) -> bool {
         buffer,
         |rest| sys::read(fd, rest),
         |line| {
-            if let Some((start, end)) = header(line) {
-                let (place, access) = place(line);
-                current = Some(Mapping {
-                    start,
-                    end,
-                    resident: 0,
-                    shared: 0,
-                    place,
-                    access,
-                });
+            if let Some(mapping) = Mapping::of(line) {
+                current = Some(mapping);
             } else if let Some(mapping) = &mut current {
                 if let Some(bytes) = kibibytes(line, b"Rss:") {
                     mapping.resident = bytes;

@@ -1,38 +1,15 @@
-//! The beacon: sixty-four bytes by which another process finds this heap.
+//! This process's beacon, by which another process finds its heap (`flagstone_linux::beacon`).
 //!
-//! ```text
-//!   0  magic       16 bytes, also in the file the heap came from
-//!   16 version     16 bytes of text, zero-padded
-//!   32 state       0 no heap yet · 1 by restartable sequences · 2 by one lock per CPU
-//!   36 cpus
-//!   40 heap        address of the static heap
-//!   48 span        address of the reservation for slabs and runs
-//!   56 span_bytes
-//! ```
-//!
-//! A reader looks for the magic in the mapped files of a process, and so knows the address without
-//! any symbol. Written once, when the heap is built, and never read here. Whoever changes the layout
-//! changes the last byte of the magic.
+//! A reader looks for the magic in the process's memory, and so knows the address without any symbol
+//! and without a file. Written once, when the heap is built, and never read here.
 
+use crate::control::CONTROL;
 use crate::init::{Linux, STORE};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use flagstone_core::heap::Ready;
 use flagstone_core::platform::Platform;
+use flagstone_linux::beacon::{Beacon, LAYOUT, MAGIC};
 use flagstone_linux::slots;
-
-/// See the file's head.
-#[repr(C, align(64))]
-pub struct Beacon {
-    magic: [u8; 16],
-    version: [u8; 16],
-    state: AtomicU32,
-    cpus: AtomicU32,
-    heap: AtomicU64,
-    span: AtomicU64,
-    span_bytes: AtomicU64,
-}
-
-const _: () = assert!(size_of::<Beacon>() == 64, "a line");
 
 const fn version() -> [u8; 16] {
     let text = env!("CARGO_PKG_VERSION").as_bytes();
@@ -48,24 +25,33 @@ const fn version() -> [u8; 16] {
 /// This process's. Not zero from the start, so that it lies in the file.
 #[used]
 static BEACON: Beacon = Beacon {
-    magic: *b"\x7fflagstone-heap\x01",
+    magic: MAGIC,
     version: version(),
     state: AtomicU32::new(0),
     cpus: AtomicU32::new(0),
     heap: AtomicU64::new(0),
     span: AtomicU64::new(0),
     span_bytes: AtomicU64::new(0),
+    layout: LAYOUT,
+    tables: AtomicU64::new(0),
+    bell: AtomicU64::new(0),
+    control: AtomicU64::new(0),
+    rest: [0; 4],
 };
 
-/// Says that the heap is built.
+/// Says that the heap is built. A function of its own: what builds the heap fills its part of the library
+/// (layout.ld) to the last bytes.
+#[inline(never)]
 pub(crate) fn light(ready: &Ready<Linux>) {
     let pages = ready.slabs().pages();
-    let heap = &raw const STORE.heap;
+    let store = |word: &AtomicU64, value: usize| word.store(value as u64, Ordering::Relaxed);
     BEACON.cpus.store(Linux::cpu_count(), Ordering::Relaxed);
-    BEACON.heap.store(heap.addr() as u64, Ordering::Relaxed);
-    let (span, bytes) = (pages.base().addr().get(), pages.span_bytes());
-    BEACON.span.store(span as u64, Ordering::Relaxed);
-    BEACON.span_bytes.store(bytes as u64, Ordering::Relaxed);
+    store(&BEACON.heap, (&raw const STORE.heap).addr());
+    store(&BEACON.span, pages.base().addr().get());
+    store(&BEACON.span_bytes, pages.span_bytes());
+    store(&BEACON.tables, pages.control_part().0.addr().get());
+    store(&BEACON.bell, core::ptr::from_ref(ready.bell()).addr());
+    store(&BEACON.control, (&raw const CONTROL).addr());
     let state = if slots::fast() { 1 } else { 2 };
     BEACON.state.store(state, Ordering::Release);
 }

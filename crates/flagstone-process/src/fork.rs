@@ -66,5 +66,6 @@ extern "C" fn parent() {
 extern "C" fn child() {
     flagstone_linux::fork::child();
     static_heap().fork_child();
+    crate::control::forget();
     note_process();
 }

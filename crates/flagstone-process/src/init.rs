@@ -81,6 +81,7 @@ fn finish(ready: &Ready<Linux>) {
         STORE.heap.open_near();
     }
     name_mappings(ready);
+    crate::control::begin();
     crate::beacon::light(ready);
 }
 

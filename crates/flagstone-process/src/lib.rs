@@ -3,6 +3,7 @@
 //! ```text
 //!   blocks   allocate and free, for all faces     account  where the bytes are
 //!   beacon   by which another process finds this heap
+//!   control  what a running process is told from outside
 //!   init     the one static heap, built at the first call that needs it
 //!   env      FLAGSTONE_<OPTION>, FLAGSTONE_CONF → Policy
 //!   knobs    figures and knobs by name
@@ -22,6 +23,7 @@ pub mod account;
 mod beacon;
 pub mod blocks;
 pub mod confine;
+mod control;
 pub mod env;
 pub mod fork;
 mod init;

@@ -11,3 +11,4 @@ pub mod reproduce;
 pub mod run;
 pub mod sim;
 pub mod trace;
+pub mod watch;

@@ -16,6 +16,7 @@ use crate::slab::Engines;
 use crate::slab::Slabs;
 use crate::sync::Ordering::Relaxed;
 use core::ptr::NonNull;
+use core::sync::atomic::AtomicUsize;
 
 /// Slow-path calls between two looks at the clock.
 const LOOK_EVERY: usize = 64;
@@ -69,10 +70,16 @@ impl<P: Engines> Ready<P> {
         self.huge_table().ok()?.memory::<P>()
     }
 
-    /// From now on [`Platform::observe`] is called by slow paths: every so often, and before a
-    /// block of [`OBSERVED_BYTES`] or more is allocated or freed.
+    /// From now on [`Platform::observe`] is called not only by upkeep, but also before a block of
+    /// [`OBSERVED_BYTES`] or more is allocated or freed.
     pub fn watch(&self) {
         self.watched.store(true, Relaxed);
+    }
+
+    /// Counts slow-path calls up to the next upkeep. Whoever stores the largest number here, from
+    /// outside, has it done by the next call.
+    pub fn bell(&self) -> &AtomicUsize {
+        &self.upkeep_due
     }
 
     /// Lets an observer look, if there is one, before much changes at once.
@@ -106,10 +113,8 @@ impl<P: Engines> Ready<P> {
         }
         self.slabs.estimate_sheaves();
         self.slabs.sweep_if_due();
-        if self.watched.load(Relaxed) {
-            P::observe();
-        }
         self.follow_falls();
+        P::observe();
     }
 
     /// Shrinks caches, and after a deep fall the bound on free pages, when the heap has fallen.

@@ -285,11 +285,12 @@ impl Barn {
     }
 
     /// Visits every object in full sheaves, under the lock: for the ledger. Nothing is visited on
-    /// top of the lock's holder.
+    /// top of the lock's holder. The count ends the walk over a copy that was torn.
     pub fn each_object<P: Platform>(&self, visit: &mut dyn FnMut(NonNull<u8>)) {
         let _entered = self.enter::<P, _>(|lists| {
             let mut next = lists.full.head;
-            while let Some(raw) = next {
+            for _ in 0..self.full() {
+                let Some(raw) = next else { break };
                 // SAFETY: sheaves on the list are live, and the lock keeps them there.
                 let sheaf = unsafe { OwnSheaf::from_raw(raw) };
                 (0..sheaf.len())

@@ -27,5 +27,8 @@ pub use loose::each_owned_part;
 pub use residency::{Everything, Residency};
 pub use survey::{CacheFigures, Survey};
 
+/// A number of this core's sources and compiler (build.rs): who has another reads no heap of this one.
+pub const LAYOUT: &str = env!("CORE_LAYOUT_DIGEST");
+
 #[cfg(all(test, not(loom)))]
 mod tests;

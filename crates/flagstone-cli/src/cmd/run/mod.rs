@@ -17,10 +17,10 @@ mod compare;
 mod document;
 mod html;
 pub(super) mod program;
-mod reports;
+pub(crate) mod reports;
 mod settings;
 mod timeline;
-mod view;
+pub(crate) mod view;
 
 use crate::args::Json;
 use crate::exit::{Failure, Outcome};

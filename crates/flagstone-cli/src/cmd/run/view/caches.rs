@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 /// Caches listed one by one.
 const CACHES_MAX: usize = 12;
 
-pub(super) fn table_of(out: &mut String, caches: &[Cache], screen: Screen) {
+pub(crate) fn table_of(out: &mut String, caches: &[Cache], screen: Screen) {
     let _ = writeln!(
         out,
         "{}",

@@ -129,7 +129,7 @@ lines count all that is mapped; the sum cannot be compared with its figure.
 ";
 
 /// How the sum compares with what the kernel counts.
-pub(super) fn closing(sum: u64, resident: Option<u64>) -> String {
+pub(crate) fn closing(sum: u64, resident: Option<u64>) -> String {
     match resident {
         Some(resident) if resident > 0 => {
             let off = (sum as f64 - resident as f64) * 100.0 / resident as f64;

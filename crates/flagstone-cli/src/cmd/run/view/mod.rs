@@ -1,7 +1,7 @@
 //! The figures as text on standard error: the answer first, then what it rests on; 80 columns are
 //! enough.
 
-mod caches;
+pub(crate) mod caches;
 mod ledger;
 mod pages;
 mod processes;
@@ -13,6 +13,8 @@ use crate::terminal::{Screen, size, unpadded, wrap};
 use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, presets};
 use std::fmt::Write as _;
 use std::io::Write as _;
+
+pub(crate) use ledger::closing;
 
 /// Columns where standard error is no terminal and `COLUMNS` is not set.
 const WIDTH_PIPE: u16 = 80;
@@ -110,7 +112,7 @@ fn tries(out: &mut String, tries: &[Try], screen: Screen) {
     out.push('\n');
 }
 
-fn table(header: &[&str], screen: Screen) -> Table {
+pub(crate) fn table(header: &[&str], screen: Screen) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_content_arrangement(ContentArrangement::Dynamic);
@@ -125,11 +127,11 @@ fn table(header: &[&str], screen: Screen) -> Table {
     table
 }
 
-fn number(value: impl ToString) -> Cell {
+pub(crate) fn number(value: impl ToString) -> Cell {
     Cell::new(value.to_string()).set_alignment(CellAlignment::Right)
 }
 
-fn push_table(out: &mut String, table: &mut Table) {
+pub(crate) fn push_table(out: &mut String, table: &mut Table) {
     for (at, column) in table.column_iter_mut().enumerate() {
         column.set_padding((if at == 0 { 0 } else { 1 }, 0));
         if at == 0 {
