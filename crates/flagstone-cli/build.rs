@@ -8,8 +8,8 @@
 //! It is built twice: as programs get it, and with the engines of old kernels plugged in, for
 //! `flagstone run --policy linux-6.5` (ADR 0028).
 //!
-//! `FLAGSTONE_LIBRARY=<file>` and `FLAGSTONE_LIBRARY_KERNELS=<file>` in the environment take those
-//! files instead (for packagers).
+//! `FLAGSTONE_LIBRARY=<file>`, `FLAGSTONE_LIBRARY_KERNELS=<file>` and `FLAGSTONE_LIBRARY_RECORDER=<file>`
+//! in the environment take those files instead (for packagers).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -36,6 +36,7 @@ const SOURCES: [&str; 6] = [
 fn main() {
     println!("cargo::rerun-if-env-changed=FLAGSTONE_LIBRARY");
     println!("cargo::rerun-if-env-changed=FLAGSTONE_LIBRARY_KERNELS");
+    println!("cargo::rerun-if-env-changed=FLAGSTONE_LIBRARY_RECORDER");
     println!("cargo::rerun-if-changed=build.rs");
     lay_out();
     let out = PathBuf::from(variable("OUT_DIR"));
@@ -61,7 +62,10 @@ fn main() {
     // Tests get these variables too: the library leaves alone what begins so.
     let digest = "FLAGSTONE_LIBRARY_KERNELS_DIGEST";
     carry(digest, &kernels, &out.join(KERNELS));
-    let recorder = build(crates, &out, &RECORDER_SOURCES, RECORDER, &[]);
+    let recorder = match env::var_os("FLAGSTONE_LIBRARY_RECORDER") {
+        Some(file) => PathBuf::from(file),
+        None => build(crates, &out, &RECORDER_SOURCES, RECORDER, &[]),
+    };
     let digest = "FLAGSTONE_LIBRARY_RECORDER_DIGEST";
     carry(digest, &recorder, &out.join(RECORDER));
     println!(

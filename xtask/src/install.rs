@@ -226,7 +226,11 @@ fn build_archive(root: &Path, target: &Path) -> Result<PathBuf, String> {
     Ok(archive)
 }
 
-fn cargo(root: &Path, words: &[&str]) -> Result<(), String> {
+/// Runs cargo in the workspace.
+///
+/// # Errors
+/// One line.
+pub fn cargo(root: &Path, words: &[&str]) -> Result<(), String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     succeed(
         Command::new(cargo)
@@ -236,7 +240,11 @@ fn cargo(root: &Path, words: &[&str]) -> Result<(), String> {
     )
 }
 
-fn succeed(command: &mut Command) -> Result<(), String> {
+/// Runs a command that must succeed.
+///
+/// # Errors
+/// One line.
+pub fn succeed(command: &mut Command) -> Result<(), String> {
     let name = command.get_program().to_string_lossy().into_owned();
     match command.status() {
         Ok(status) if status.success() => Ok(()),
@@ -250,7 +258,10 @@ fn at(path: &Path, error: &std::io::Error) -> String {
 }
 
 /// Copies beside the target and moves it there: a library in use must never be half of one.
-fn place(from: &Path, to: &Path, mode: u32) -> Result<(), String> {
+///
+/// # Errors
+/// One line.
+pub fn place(from: &Path, to: &Path, mode: u32) -> Result<(), String> {
     let draft = to.with_added_extension("new");
     fs::copy(from, &draft).map_err(|error| at(from, &error))?;
     fs::set_permissions(&draft, fs::Permissions::from_mode(mode))

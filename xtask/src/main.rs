@@ -8,6 +8,7 @@
 //!   deny      cargo-deny: licences, sources and advisories of the dependencies
 //!   check     all of them
 //!   install   libraries, headers and the command, for others to build against
+//!   wheel     the Python package, with the command and the library inside
 //!   man       man pages and shell completions, for packagers
 //!   portable  not among them: builds and runs for musl and aarch64, as far as the tools are there
 //! ```
@@ -30,6 +31,7 @@ mod source;
 mod tidy;
 mod tree;
 mod unsafe_files;
+mod wheel;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -37,7 +39,7 @@ use std::process::ExitCode;
 use tree::Finding;
 use tree::Tree;
 
-const USAGE: &str = "usage: cargo xtask layers | tidy | options [--write] | shape | deny | check | man DIR | portable | install ...";
+const USAGE: &str = "usage: cargo xtask layers | tidy | options [--write] | shape | deny | check | man DIR | portable | install ... | wheel ...";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -51,6 +53,9 @@ fn main() -> ExitCode {
     }
     if let ["install", words @ ..] = &words[..] {
         return install(&root, words);
+    }
+    if let ["wheel", words @ ..] = &words[..] {
+        return outcome("wheel", wheel::run(&root, words));
     }
     if let ["man", to] = words[..] {
         return outcome("man", man::write(&root, Path::new(to)));

@@ -48,6 +48,10 @@ const TOOLS: &[(&str, &str)] = &[
         "build: the same for `libflagstone-kernels.so`, which serves the policies of kernels",
     ),
     (
+        "FLAGSTONE_LIBRARY_RECORDER",
+        "build: the same for `libflagstone_record.so`, which `record` preloads",
+    ),
+    (
         "FLAGSTONE_LIB",
         "tests and `bench`: the library to test or to measure",
     ),

@@ -52,6 +52,13 @@ pub fn report_usage(error: &clap::Error) -> ExitCode {
         let printed = error.print().is_ok();
         return ExitCode::from(if error.use_stderr() || !printed { 2 } else { 0 });
     }
+    eprintln!("flagstone: {}", usage_line(error));
+    ExitCode::from(2)
+}
+
+/// A wrong call as one line.
+#[must_use]
+pub fn usage_line(error: &clap::Error) -> String {
     let text = error.to_string();
     // What follows the first paragraph is a hint at --help, which one line can say too.
     let what: Vec<&str> = text
@@ -60,12 +67,11 @@ pub fn report_usage(error: &clap::Error) -> ExitCode {
         .map(str::trim)
         .collect();
     let what = what.join(" ");
-    eprintln!(
-        "flagstone: {}; {}see --help",
+    format!(
+        "{}; {}see --help",
         one_line(what.strip_prefix("error: ").unwrap_or(&what)),
         meant(error)
-    );
-    ExitCode::from(2)
+    )
 }
 
 /// What was probably meant, as the parser knows it: `did you mean 'run'? `, or nothing.

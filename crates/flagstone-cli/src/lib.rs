@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   cmd      one file (or folder) per subcommand: arguments, action, view
+//!   api      commands as functions: words in, document out; for the Python package
 //!   args     arguments that several commands have
 //!   source   readers of what a kernel tells about itself
 //!   live     heaps of running processes, seen from outside
@@ -16,6 +17,7 @@
 //!   exit     documented exit codes, one line per failure
 //! ```
 
+pub mod api;
 mod args;
 pub mod cmd;
 pub mod exit;

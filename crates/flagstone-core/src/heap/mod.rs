@@ -33,7 +33,7 @@ mod objects;
 mod program_tests;
 mod stage;
 mod strays;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 pub(crate) mod test_heap;
 mod unlisted;
 mod upkeep;

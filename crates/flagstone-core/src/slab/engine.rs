@@ -27,7 +27,7 @@ pub trait Engines: Platform {
     type Engine: ObjectEngine;
 }
 
-#[cfg(any(test, feature = "testing"))]
+#[cfg(all(not(loom), any(test, feature = "testing")))]
 impl<E: ObjectEngine> Engines for crate::platform::testing::TestingWith<E> {
     type Engine = E;
 }

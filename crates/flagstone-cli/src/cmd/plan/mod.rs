@@ -14,7 +14,7 @@ pub mod rows;
 mod table;
 
 use crate::args::Json;
-use crate::exit::Outcome;
+use crate::exit::{Failure, Outcome};
 use crate::outfile;
 use crate::terminal::Screen;
 use std::process::ExitCode;
@@ -121,16 +121,28 @@ pub struct Args {
     json: Json,
 }
 
+/// Hands the answer, which is the document of `--json`, to `show`.
+///
+/// # Errors
+/// One line for a word that cannot be, and what `show` fails with.
+pub fn answer<T>(
+    args: &Args,
+    show: impl FnOnce(&rows::Plan<'_>) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let ask = ask::Ask::from_args(args)?;
+    show(&rows::Plan::of(&ask)?)
+}
+
 /// Runs the command.
 pub fn run(args: &Args) -> Outcome {
-    let ask = ask::Ask::from_args(args)?;
-    let plan = rows::Plan::of(&ask)?;
-    if let Some(file) = args.json.path() {
-        outfile::write_json("plan: --json", file, &plan)?;
-    }
-    if !args.json.to_stdout() {
-        let screen = Screen::of(&std::io::stdout(), table::WIDTH_PIPE);
-        print!("{}", table::render(&plan, args.top, screen));
-    }
-    Ok(ExitCode::SUCCESS)
+    answer(args, |plan| {
+        if let Some(file) = args.json.path() {
+            outfile::write_json("plan: --json", file, plan)?;
+        }
+        if !args.json.to_stdout() {
+            let screen = Screen::of(&std::io::stdout(), table::WIDTH_PIPE);
+            print!("{}", table::render(plan, args.top, screen));
+        }
+        Ok(ExitCode::SUCCESS)
+    })
 }

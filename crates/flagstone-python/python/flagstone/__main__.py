@@ -1,0 +1,5 @@
+"""``python -m flagstone``: the command."""
+
+from ._command import main
+
+main()
