@@ -3,7 +3,7 @@
 //! ```text
 //!   base 0 < platform 1 < policy 2 < page 3 < slab 4 < heap 5 < stats 6 < verify 7
 //!   core  <  kernels, linux  <  sim, process  <  abi, flagstone  <  malloc  <  cli
-//!   trace  <  record, cli
+//!   sim, trace  <  lab  <  cli      trace  <  record
 //! ```
 //!
 //! `stats` and `verify` see all layers; no layer looks at either, but tests may. `sync` is below
@@ -20,7 +20,7 @@ const LAYERS: [&str; 8] = [
 ];
 
 /// What each crate may depend on, and whether crates from outside may be among it.
-const CRATES: [(&str, &[&str], bool); 11] = [
+const CRATES: [(&str, &[&str], bool); 12] = [
     ("flagstone-core", &["loom"], false),
     ("flagstone-kernels", &["flagstone-core"], false),
     ("flagstone-linux", &["flagstone-core", "libc"], false),
@@ -59,6 +59,11 @@ const CRATES: [(&str, &[&str], bool); 11] = [
         &["flagstone-core", "flagstone-kernels", "flagstone-linux"],
         true,
     ),
+    (
+        "flagstone-lab",
+        &["flagstone-core", "flagstone-sim", "flagstone-trace"],
+        true,
+    ),
     ("flagstone-trace", &[], true),
     (
         "flagstone-record",
@@ -72,6 +77,7 @@ const CRATES: [(&str, &[&str], bool); 11] = [
             "flagstone-kernels",
             "flagstone-linux",
             "flagstone-sim",
+            "flagstone-lab",
             "flagstone-trace",
         ],
         true,

@@ -1,5 +1,6 @@
 //! Arguments that several commands have, with one grammar.
 
+use flagstone_lab::Rules;
 use std::path::{Path, PathBuf};
 
 /// `--json[=FILE]`: where the JSON document goes.
@@ -21,5 +22,34 @@ impl Json {
     #[must_use]
     pub fn to_stdout(&self) -> bool {
         self.path() == Some(Path::new("-"))
+    }
+}
+
+/// `--policy A,B`, or repeated, and the knobs set on every one of them.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct Policies {
+    /// Policy; repeat it, or separate by commas, to compare [default: flagstone]
+    #[arg(long, value_name = "P", value_delimiter = ',')]
+    pub policy: Vec<String>,
+    /// Set a knob on every policy, as in `slab_max_order=4`; a size may end in K, M or G
+    #[arg(long, value_name = "K=V")]
+    pub set: Vec<String>,
+}
+
+impl Policies {
+    /// The policies, checked.
+    ///
+    /// # Errors
+    /// One line: what is wrong and what was probably meant.
+    pub fn rules(&self) -> Result<Vec<Rules>, String> {
+        let default = [String::from("flagstone")];
+        let names = match self.policy.is_empty() {
+            true => &default[..],
+            false => &self.policy,
+        };
+        names
+            .iter()
+            .map(|name| Rules::parse(name, &self.set))
+            .collect()
     }
 }

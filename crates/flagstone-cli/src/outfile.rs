@@ -113,21 +113,7 @@ pub fn write_json<T: Serialize>(command: &str, file: &Path, document: &T) -> Res
     write(command, file, &(text + "\n"))
 }
 
-/// Writes a file whole or not at all: beside it first, then in its place.
-pub fn whole(file: &Path, text: &[u8]) -> std::io::Result<()> {
-    let folder = file
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    let mut beside = tempfile::Builder::new()
-        .prefix(".flagstone-")
-        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))
-        .tempfile_in(folder.unwrap_or(Path::new(".")))?;
-    std::io::Write::write_all(&mut beside, text)?;
-    beside
-        .persist(file)
-        .map(drop)
-        .map_err(|refused| refused.error)
-}
+pub use flagstone_lab::cache::whole;
 
 #[cfg(test)]
 mod tests {

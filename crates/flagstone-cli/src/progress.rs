@@ -31,6 +31,19 @@ pub fn bar(length: u64, template: &str) -> ProgressBar {
     bar
 }
 
+/// A line on stderr while work of unknown length goes on; hidden where there is no terminal.
+pub fn spinner(template: &str) -> ProgressBar {
+    let bar = ProgressBar::new_spinner();
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}
+
 /// What is left, in words: nobody knows before the first step is done.
 fn left(done: u64, all: Option<u64>, estimate: Duration) -> String {
     match done {

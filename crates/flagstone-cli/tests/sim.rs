@@ -2,9 +2,16 @@
 
 use assert_cmd::Command;
 
+/// Runs it with a cache of its own, which nothing else has filled.
 fn sim(words: &[&str]) -> assert_cmd::assert::Assert {
+    let cache = tempfile::tempdir().unwrap();
+    sim_in(cache.path(), words)
+}
+
+fn sim_in(cache: &std::path::Path, words: &[&str]) -> assert_cmd::assert::Assert {
     Command::cargo_bin("flagstone")
         .unwrap()
+        .env("XDG_CACHE_HOME", cache)
         .arg("sim")
         .args(words)
         .assert()
@@ -40,7 +47,7 @@ fn unknown_names_list_the_known_ones() {
 
 #[test]
 fn impossible_combinations_are_one_clear_line() {
-    let cases: [(&[&str], &str); 18] = [
+    let cases: [(&[&str], &str); 26] = [
         (&["--list", "--seed", "4"], "no use for --seed"),
         (&["--list", "mmap1"], "no use for a workload"),
         (&["--calibrate", "--json"], "no use for --json"),
@@ -55,10 +62,13 @@ fn impossible_combinations_are_one_clear_line() {
         ),
         (&["mmap1", "--size", "64"], "sizes of its own"),
         (&["larson", "--size", "9000"], "from 16 to 4096"),
-        (&["validate", "--tasks", "2"], "no use for --tasks"),
+        (
+            &["validate", "--tasks", "2"],
+            "unexpected argument '--tasks'",
+        ),
         (
             &["interleave", "--machine", "x86-16"],
-            "no use for --machine",
+            "unexpected argument '--machine'",
         ),
         (&["mmap1", "--machine", "nowhere.toml@16"], "nowhere.toml"),
         (
@@ -71,6 +81,17 @@ fn impossible_combinations_are_one_clear_line() {
         ),
         (&["mmap1", "--seeds", "0"], "--seeds 0"),
         (&["mmap1", "--tasks", "many"], "many"),
+        (&["larson", "--size", "8MB"], "8M or 8G"),
+        (&["larson", "--think", "3 weeks"], "3us"),
+        (&["larson", "--seeds", "1.5"], "1e3"),
+        (&["hackbnch"], "did you mean 'hackbench'?"),
+        (&["valdate"], "did you mean 'sim validate'?"),
+        (&["mmap1", "--machine", "x86-61"], "did you mean 'x86-16'?"),
+        (&["mmap1", "--window", "soon"], "full, quick"),
+        (
+            &["run", "--spec", "/nonexistent/spec.json"],
+            "/nonexistent/spec.json",
+        ),
         (&["mmap1", "--machine", "spr-2s-224@4096"], "4096"),
         (&["mmap1", "--set", "slab_max_order"], "KEY=VALUE"),
         (
@@ -245,4 +266,207 @@ fn the_list_of_names_is_a_document_too() {
     assert_eq!(first("policies").as_deref(), Some("linux-2.6.24"));
     assert_eq!(first("modifiers").as_deref(), Some("dynamic-min-partial"));
     assert_eq!(first("instead").as_deref(), Some("interleave"));
+}
+
+#[test]
+fn a_subcommand_and_the_older_spelling_say_the_same() {
+    let out = |words: &[&str]| sim(words).success().get_output().stdout.clone();
+    assert_eq!(out(&["list", "--json"]), out(&["--list", "--json"]));
+    let tail = [
+        "random-mix",
+        "--machine",
+        "x86-16",
+        "--tasks",
+        "2",
+        "--quick",
+    ];
+    let with = |head: &[&str], last: &[&str]| out(&[head, &tail, last].concat());
+    let long = with(&["run"], &["--json"]);
+    assert_eq!(long, with(&[], &["--json=-"]));
+    assert_eq!(long, with(&["--json"], &[]), "a workload is no file");
+    assert!(
+        String::from_utf8(out(&["interleave", "--seeds", "2", "--json"]))
+            .unwrap()
+            .contains("flagstone.interleave/1")
+    );
+}
+
+#[test]
+fn policies_are_repeated_or_separated_by_commas() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows = |words: &[&str]| {
+        let tail = [
+            "random-mix",
+            "--machine",
+            "x86-16",
+            "--tasks",
+            "2",
+            "--window",
+            "2ms",
+            "--json",
+        ];
+        let output = sim_in(folder.path(), &[words, &tail].concat())
+            .success()
+            .get_output()
+            .clone();
+        let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        document["rows"].clone()
+    };
+    let one = rows(&["--policy", "flagstone,7.0"]);
+    assert_eq!(
+        one,
+        rows(&["--policy", "flagstone", "--policy", "linux-7.0"])
+    );
+    assert_eq!(one[1]["policy"], "linux-7.0");
+}
+
+#[test]
+fn records_name_all_it_takes_to_run_them_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let profile = include_str!("../../flagstone-sim/machines/x86-16.toml");
+    std::fs::write(
+        file("mine.toml"),
+        profile.replace("atomic = ", "atomic = 1"),
+    )
+    .unwrap();
+    let words = [
+        "larson",
+        "--machine",
+        &file("mine.toml"),
+        "--tasks",
+        "2",
+        "--seeds",
+        "2",
+        "--size",
+        "1K",
+    ];
+    let how = [
+        "--set",
+        "barn_full=3",
+        "--window",
+        "2ms",
+        "--records",
+        &file("a.jsonl"),
+    ];
+    sim(&[&words[..], &how].concat()).success();
+    let lines = std::fs::read_to_string(file("a.jsonl")).unwrap();
+    assert_eq!(lines.lines().count(), 2);
+    let first: serde_json::Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
+    assert_eq!(first["schema"], "flagstone.record/1");
+    assert_eq!(
+        (&first["size"], &first["knobs"]),
+        (&1024.into(), &"barn_full=3".into())
+    );
+    // The profile's file is gone: its figures are in the record.
+    std::fs::remove_file(file("mine.toml")).unwrap();
+    sim(&[
+        "run",
+        "--spec",
+        &file("a.jsonl"),
+        "--records",
+        &file("b.jsonl"),
+    ])
+    .success();
+    assert_eq!(std::fs::read_to_string(file("b.jsonl")).unwrap(), lines);
+    sim(&[
+        "run",
+        "--spec",
+        &file("b.jsonl"),
+        "--records",
+        &file("c.csv"),
+    ])
+    .success();
+    assert_eq!(
+        std::fs::read_to_string(file("c.csv"))
+            .unwrap()
+            .lines()
+            .count(),
+        3
+    );
+}
+
+#[test]
+fn a_run_is_made_once_and_forgotten_when_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let words = [
+        "random-mix",
+        "--machine",
+        "x86-16",
+        "--tasks",
+        "2",
+        "--window",
+        "2ms",
+    ];
+    let told = |words: &[&str]| {
+        let output = sim_in(folder.path(), words)
+            .success()
+            .get_output()
+            .stdout
+            .clone();
+        String::from_utf8(output).unwrap()
+    };
+    assert!(!told(&words).contains("made before"));
+    assert!(told(&words).contains("1 of 1 runs were made before"));
+    assert!(!told(&[&words[..], &["--no-cache"]].concat()).contains("made before"));
+    assert!(told(&["cache", "list"]).contains(": 1 runs, "));
+    told(&["cache", "clear", "--old"]);
+    assert!(
+        told(&["cache", "list"]).contains(": 1 runs, "),
+        "it is of this version"
+    );
+    told(&["cache", "clear"]);
+    assert!(told(&["cache", "list"]).contains("nothing is kept"));
+}
+
+#[test]
+fn a_failed_run_loses_only_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tiny.toml");
+    let profile = include_str!("../../flagstone-sim/machines/x86-16.toml");
+    let memory = profile
+        .lines()
+        .find(|line| line.starts_with("memory_gib"))
+        .unwrap();
+    std::fs::write(&path, profile.replace(memory, "memory_gib = 1")).unwrap();
+    let words = [
+        "random-mix",
+        "--machine",
+        path.to_str().unwrap(),
+        "--tasks",
+        "2",
+        "--window",
+        "2ms",
+    ];
+    let all = [&words[..], &["--policy", "flagstone", "--json"]].concat();
+    sim(&all).success();
+    let spec = |tasks: u32| {
+        let output = sim(&[&words[..], &["--records", "-"]].concat())
+            .success()
+            .get_output()
+            .stdout
+            .clone();
+        let record: serde_json::Value = serde_json::from_slice(&output).unwrap();
+        let spec = record["spec"].as_str().unwrap().to_owned();
+        spec.replace("\"tasks\":2", &format!("\"tasks\":{tasks}"))
+            .replace(
+                "\"model_version\":",
+                if tasks == 4 {
+                    "\"model_version\":9"
+                } else {
+                    "\"model_version\":"
+                },
+            )
+    };
+    let file = folder.path().join("specs.jsonl");
+    std::fs::write(&file, [spec(2), spec(4), spec(6)].join("\n")).unwrap();
+    let words = ["run", "--spec", file.to_str().unwrap(), "--json"];
+    let output = sim(&words).code(1).get_output().clone();
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["rows"].as_array().unwrap().len(), 2);
+    let line = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        line.contains("model version") && line.lines().count() == 1,
+        "{line}"
+    );
 }

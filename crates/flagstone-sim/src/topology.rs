@@ -8,6 +8,7 @@
 //! ```
 
 use crate::machine::Machine;
+use serde::{Deserialize, Serialize};
 
 /// How far a line travels between two CPUs, nearest first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -26,7 +27,8 @@ pub enum Distance {
 }
 
 /// Which CPUs a workload's tasks are put on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Placement {
     /// Alternating between sockets, first threads first.
     #[default]

@@ -118,6 +118,17 @@ impl Drop for Entered {
     }
 }
 
+/// Address space for a memory of `budget` bytes: the data, a descriptor for each page, and some waste of
+/// alignment.
+const fn space_for(budget: usize) -> usize {
+    budget + budget / 16 + (1 << 30)
+}
+
+/// That, and the tables of its lines.
+const fn reserved_for(space: usize) -> usize {
+    space + space / 16
+}
+
 impl Vm {
     /// A machine of `machine`'s kind, switched on and with empty memory.
     ///
@@ -129,6 +140,13 @@ impl Vm {
             Ok(vm) => vm,
             Err(line) => panic!("{line}"),
         }
+    }
+
+    /// Bytes of the host's address space that a run on `machine` reserves while it lasts. Little of it
+    /// is used.
+    #[must_use]
+    pub fn address_bytes(machine: &Machine) -> usize {
+        reserved_for(space_for(machine.topology.memory_gib << 30))
     }
 
     /// As [`Vm::new`].
@@ -150,13 +168,12 @@ impl Vm {
             options.budget_bytes
         };
         let space = if options.arena_bytes == 0 {
-            // Room for the data, a descriptor for each page, and some waste of alignment.
-            budget + budget / 16 + (1 << 30)
+            space_for(budget)
         } else {
             options.arena_bytes
         };
         let refused = || {
-            let gib = (space + space / 16).div_ceil(1 << 30);
+            let gib = reserved_for(space).div_ceil(1 << 30);
             format!(
                 "the system grants no {gib} GiB of address space, which the simulated memory takes \
                  (little of it is used): raise `ulimit -v`, or choose a machine with less memory"

@@ -1,14 +1,15 @@
 //! The same seed gives the same digest on every machine: digests noted down, not only compared.
 //!
 //! A digest here changes when a cost, a workload or the order of the core's accesses does. If that
-//! was meant, note the new one; if nothing of the kind was changed, something of the host (an
+//! was meant, note the new one and bump `MODEL_VERSION`; if nothing of the kind was changed, something of the host (an
 //! address, the order of a hash table, a library's float) has found its way into a run.
 
+use flagstone_core::policy::BASES;
 use flagstone_sim::machine::Machine;
 use flagstone_sim::scenario::{NamedPolicy, Scenario};
 use flagstone_sim::window::Plan;
-use flagstone_sim::workload::{Params, Workload};
-use flagstone_sim::{Deferred, Options, Program, Vm};
+use flagstone_sim::workload::{Params, WORKLOADS, Workload};
+use flagstone_sim::{Deferred, MODEL_VERSION, Options, Program, Vm};
 
 fn digest(workload: &str, machine: &str, policy: &str, tasks: u32) -> u64 {
     let machine = Machine::named(machine).unwrap();
@@ -74,6 +75,48 @@ fn runs_of_the_core_give_the_noted_digests() {
         0xac5b_b41f_b575_db79,
     ];
     assert_eq!(found, noted, "{found:#x?}");
+}
+
+/// What every workload and every policy does, in a few milliseconds of a small machine.
+fn model() -> String {
+    let machine = Machine::named("x86-16").unwrap();
+    let plan = Plan::of(flagstone_sim::costs::MS, flagstone_sim::costs::MS);
+    let plan = Plan {
+        patient: plan.last,
+        ..plan
+    };
+    let workloads = WORKLOADS
+        .iter()
+        .map(|workload| (workload.name, "flagstone"));
+    let policies = BASES.iter().map(|(policy, _)| ("random-mix", *policy));
+    let mut text = format!("model version {MODEL_VERSION}\n");
+    for (workload, policy) in workloads.chain(policies) {
+        let named = NamedPolicy::parse(policy).unwrap();
+        let scenario = Scenario {
+            machine: &machine,
+            workload: Workload::named(workload).unwrap(),
+            policy: &named,
+            tasks: 4,
+            seed: 3,
+            params: &Params::default(),
+            plan,
+        };
+        let digest = scenario.run().unwrap().digest;
+        text += &format!("{workload} {policy} {digest:016x}\n");
+    }
+    text
+}
+
+/// Kept runs are found by the model version: it must change when behaviour does.
+#[test]
+fn the_model_version_is_of_this_behaviour() {
+    let noted = include_str!("golden.txt");
+    let found = model();
+    assert!(
+        found == noted,
+        "simulated behaviour is not that of the noted model version: bump it \
+         (flagstone_sim::MODEL_VERSION) and note in tests/golden.txt, with the new number:\n{found}"
+    );
 }
 
 #[test]

@@ -10,5 +10,6 @@ pub mod replay;
 pub mod reproduce;
 pub mod run;
 pub mod sim;
+pub mod sweep;
 pub mod trace;
 pub mod watch;

@@ -105,7 +105,7 @@ fn measure_here(found: &Found) -> Result<Calibration, String> {
     let mut page = Page(String::new());
     let cpus = found.sockets * found.cores_per_socket * found.threads_per_core;
     page.note(&format!(
-        "{}, {cpus} CPUs: measured by `flagstone sim --calibrate`.",
+        "{}, {cpus} CPUs: measured by `flagstone sim calibrate`.",
         found.model
     ));
     page.note(

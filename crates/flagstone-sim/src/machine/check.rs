@@ -18,7 +18,11 @@ const _: () = assert!(2 * PAGE_BYTES.1 / 8 > OBJECTS_PER_SLAB_MAX);
 const MAX_GRACE_MS: f64 = 1e3;
 
 impl Machine {
-    pub(super) fn check(&self) -> Result<(), String> {
+    /// Whether its figures make a machine that can be simulated.
+    ///
+    /// # Errors
+    /// One line naming the profile and what is wrong with it.
+    pub fn check(&self) -> Result<(), String> {
         let found = self.check_shape().and_then(|()| self.check_figures());
         found.map_err(|what| format!("machine `{}`: {what}", self.name))
     }

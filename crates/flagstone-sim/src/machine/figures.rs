@@ -1,9 +1,9 @@
 //! The parts of a profile, as its file names them.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// How many CPUs there are and how they hang together.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Shape {
     /// Packages.
@@ -23,7 +23,7 @@ pub struct Shape {
 }
 
 /// Moving a cache line, in nanoseconds, by where it comes from.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Latency {
     /// It is in this CPU's own cache.
@@ -31,6 +31,7 @@ pub struct Latency {
     /// The other thread of this core has it.
     pub sibling: f64,
     /// Another core of the same last-level cache has it; absent: as `socket`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<f64>,
     /// Another core of the same package has it.
     pub socket: f64,
@@ -42,20 +43,24 @@ pub struct Latency {
     pub atomic: f64,
     /// The part of a line's journey during which its last owner still has it: until the request
     /// has reached it. Absent: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub linger: Option<f64>,
     /// The part of an object line's journey that its user waits for: loads and stores to several
     /// are under way at once. Absent: all of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub overlap: Option<f64>,
     /// The same of a free object that says where the next one is, after one that lies beside it: of
     /// objects of one line, and of two or more. Others are waited for all the way. Absent: as `overlap`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub in_row: Option<[f64; 2]>,
     /// A line that its owner wrote moves whole to whoever reads it, who may then write it without
     /// another journey. Absent: the reader has a copy.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub migrates: Option<bool>,
 }
 
 /// Who gets a contended lock next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Queueing {
     /// First come, first served; each waits on a line of its own.
@@ -68,12 +73,13 @@ pub enum Queueing {
 }
 
 /// Lock behaviour of the machine's kernel.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Locks {
     /// All locks not named otherwise.
     pub default: Queueing,
     /// The lock of a single slab, if it differs.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub slab: Option<Queueing>,
     /// Hand-off over a plain line transfer between the same two CPUs.
     pub handoff: f64,
@@ -81,26 +87,30 @@ pub struct Locks {
     pub per_waiter_ns: f64,
     /// What a holder's store to its lock's line costs while somebody spins on that line, over a
     /// plain line transfer between the two. Absent: the line stays with its holder.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub watched: Option<f64>,
     /// Added to that for each CPU that spins, in nanoseconds. Absent: nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub watched_ns: Option<f64>,
 }
 
 /// Simultaneous threads of one core.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Smt {
     /// How much longer private work takes for each further running thread of the core.
     pub slowdown: f64,
     /// The same for each thread of the core that spins on a lock. Absent: no longer at all.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub spinning: Option<f64>,
     /// Lines at hand and locked instructions are private work too: threads of a core share its
     /// load and store ports. Absent: they take the same time however many run.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub at_hand: Option<bool>,
 }
 
 /// Private work in nanoseconds.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkNs {
     /// One step on a per-CPU slot.
@@ -108,6 +118,7 @@ pub struct WorkNs {
     /// A fast path around it.
     pub fast: f64,
     /// The same of a free. Absent: as `fast`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub fast_free: Option<f64>,
     /// Entering a slow path.
     pub slow: f64,
@@ -118,6 +129,7 @@ pub struct WorkNs {
     /// For each of its pages.
     pub slab_page: f64,
     /// The array-cache engine's management of a fresh slab. Absent: nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub managed_slab: Option<f64>,
     /// One buddy block moved.
     pub block: f64,
@@ -126,21 +138,25 @@ pub struct WorkNs {
     /// A lock that only this CPU takes.
     pub local: f64,
     /// The same of a pageset, with what its owner does under it. Absent: as `local`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub pageset: Option<f64>,
     /// Stopping another CPU to take its slots.
     pub seize: f64,
     /// Waking a sleeping task.
     pub wake: f64,
     /// A branch of the core that its CPU predicted wrong. Absent: nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub mispredict: Option<f64>,
     /// What a step of the host's pace loop took while these figures were measured. Absent: unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub pace: Option<f64>,
     /// The power of the pace that a CPU's own work goes with. Absent: one.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub pace_power: Option<f64>,
 }
 
 /// Deferred frees.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct RcuShape {
     /// Length of a grace period in milliseconds.
@@ -150,7 +166,7 @@ pub struct RcuShape {
 }
 
 /// Data caches.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct CacheShape {
     /// Size of one last-level cache in KiB.

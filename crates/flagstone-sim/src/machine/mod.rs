@@ -14,7 +14,7 @@ mod check;
 mod figures;
 
 pub use figures::{CacheShape, Latency, Locks, Queueing, RcuShape, Shape, Smt, WorkNs};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// The largest machine the simulator runs: line directories keep sharers as bitmaps of this size.
 pub const MAX_CPUS: u32 = 1024;
@@ -26,7 +26,7 @@ pub const MAX_NODES: u32 = 64;
 pub const MAX_MEMORY_GIB: usize = 4 << 10;
 
 /// A machine profile.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
     /// The name it is asked for by.
@@ -35,10 +35,10 @@ pub struct Machine {
     /// One line for people.
     pub about: String,
     /// Values tried while this profile was fitted to published rows; decides no figure.
-    #[serde(default)]
+    #[serde(default, skip_serializing)]
     pub settings_tried: u32,
     /// The published cells it was fitted to, as `table/row/column`; decides no figure.
-    #[serde(default)]
+    #[serde(default, skip_serializing)]
     pub fitted_to: Vec<String>,
     /// CPUs, nodes, page size, memory.
     pub topology: Shape,

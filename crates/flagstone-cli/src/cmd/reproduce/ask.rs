@@ -6,11 +6,10 @@
 //!
 //! An ask is one run with one seed. Families list theirs; equal ones are run once.
 
+use flagstone_lab::{Row, Spec, Window};
 use flagstone_sim::Machine;
-use flagstone_sim::report::Row;
-use flagstone_sim::scenario::{NamedPolicy, Scenario};
-use flagstone_sim::window::{Plan, Settled};
-use flagstone_sim::workload::{Params, Workload};
+use flagstone_sim::scenario::NamedPolicy;
+use flagstone_sim::window::Settled;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 
@@ -29,16 +28,21 @@ impl Look {
         Self { first_ms, last_ms }
     }
 
-    fn plan(self) -> Plan {
+    fn window(self) -> Window {
         let ms = flagstone_sim::costs::MS;
-        let plan = Plan::of(self.first_ms * ms, self.last_ms * ms);
-        if self.first_ms < self.last_ms {
-            return plan;
+        let (first_ps, last_ps) = (self.first_ms * ms, self.last_ms * ms);
+        let window = Window {
+            first_ps,
+            last_ps,
+            ..Window::FULL
+        };
+        if first_ps < last_ps {
+            return window;
         }
         // One look of a fixed length.
-        Plan {
-            patient: plan.last,
-            ..plan
+        Window {
+            patient_ps: last_ps,
+            ..window
         }
     }
 }
@@ -190,26 +194,14 @@ impl Ask {
 
     /// Runs it.
     pub(super) fn run(&self) -> Result<Figures, String> {
-        let machine = self.machine()?;
-        let policy = NamedPolicy::parse(&self.policy)?;
-        let workload = Workload::named(self.workload)?;
-        workload.check_tasks(self.tasks, machine.cpus(), &machine.name)?;
-        let params = Params {
-            size: self.size,
-            think_ns: self.think_ns.map(|ns| ns as f64),
-            ..Params::default()
-        };
-        let scenario = Scenario {
-            machine: &machine,
-            workload,
-            policy: &policy,
-            tasks: self.tasks,
-            seed: self.seed,
-            params: &params,
-            plan: self.look.plan(),
-        };
-        let outcome = scenario.run()?;
-        Ok(Figures::of(&Row::new(&self.policy, self.tasks, &[outcome])))
+        let mut spec = Spec::new(self.workload, self.machine()?, &self.policy)?;
+        spec.workload.size = self.size;
+        spec.workload.think_ns = self.think_ns.map(|ns| ns as f64);
+        spec.tasks = self.tasks;
+        spec.seed = self.seed;
+        spec.window = self.look.window();
+        let run = spec.run()?;
+        Ok(Figures::of(&Row::new(&[&run.record], &run.history)))
     }
 }
 

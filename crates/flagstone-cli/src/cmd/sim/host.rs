@@ -1,13 +1,15 @@
-//! `flagstone sim --calibrate` and `flagstone sim validate`: the host itself.
+//! `flagstone sim calibrate` and `flagstone sim validate`: the host itself.
 
+use crate::args::Json;
 use crate::exit::{Failure, Outcome};
+use crate::outfile;
 use crate::terminal::unpadded;
 use comfy_table::{CellAlignment, Table, presets};
 use flagstone_sim::Machine;
 use flagstone_sim::host::validate::{self, Row};
 use flagstone_sim::host::{profile, threads};
 use serde::Serialize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -42,20 +44,45 @@ fn load() -> f64 {
     word.parse().unwrap_or(0.0)
 }
 
-/// Measures the host and writes its profile to `path`, or to stdout.
-pub(super) fn calibrate(path: Option<&Path>) -> Outcome {
+/// Measure this host and write its profile, a TOML file for `--machine`: about 15 s.
+#[derive(clap::Args)]
+pub struct CalibrateArgs {
+    /// The file; `-` is standard output
+    #[arg(value_name = "F", default_value = "-")]
+    pub(super) file: PathBuf,
+}
+
+/// Run the same programs on real threads here and on the virtual machine, and compare.
+#[derive(clap::Args)]
+pub struct ValidateArgs {
+    /// Profile to hold against the host [default: one measured before each pass]
+    #[arg(long, value_name = "M")]
+    machine: Option<String>,
+    /// One short pass
+    #[arg(long)]
+    quick: bool,
+    #[command(flatten)]
+    json: Json,
+}
+
+/// Measures the host and writes its profile to `path`; `-` is standard output.
+pub(super) fn calibrate(path: &Path) -> Outcome {
+    outfile::writable("sim", path)?;
     let before = load();
-    let found = profile::measure().map_err(|line| Failure::Finding(format!("sim: {line}")))?;
+    let bar = crate::progress::spinner("measuring this host: {elapsed}");
+    let found = profile::measure().map_err(|line| Failure::Finding(format!("sim: {line}")));
+    bar.finish_and_clear();
+    let found = found?;
     if before > threads::allowed().len() as f64 {
         eprintln!(
-            "sim: load average {before:.1}: the machine is busy; calibrate again when it is idle"
+            "flagstone: sim: load average {before:.1}: the machine is busy; calibrate again when it is idle"
         );
     }
     for equation in &found.equations {
         let fit = equation.predicted(&found.prices) / equation.measured;
         if (fit - 1.0).abs() > validate::WITHIN {
             eprintln!(
-                "sim: {} {:?} ({:?}): {:.1} ns here, the profile says {:.1}",
+                "flagstone: sim: {} {:?} ({:?}): {:.1} ns here, the profile says {:.1}",
                 equation.row.policy,
                 equation.row.step,
                 equation.part,
@@ -64,18 +91,16 @@ pub(super) fn calibrate(path: Option<&Path>) -> Outcome {
             );
         }
     }
-    match path {
-        None => print!("{}", found.text),
-        Some(path) => std::fs::write(path, &found.text).map_err(|error| {
-            Failure::Usage(format!("sim: --calibrate {}: {error}", path.display()))
-        })?,
-    }
+    outfile::write("sim: calibrate", path, &found.text)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs the same programs here and on the virtual machine, and prints both. `machine` is the
-/// profile to hold against the host; none: one measured before each pass.
-pub(super) fn validate(machine: Option<Machine>, quick: bool, json: bool) -> Outcome {
+/// Runs the same programs here and on the virtual machine, and prints both.
+pub(super) fn validate(args: &ValidateArgs) -> Outcome {
+    let machine = args.machine.as_deref().map(super::machine).transpose();
+    let machine = machine.map_err(super::usage)?;
+    let (quick, json) = (args.quick, &args.json);
+    outfile::all_writable("sim validate", json.path(), &[])?;
     let finding = |line| Failure::Finding(format!("sim: {line}"));
     let before = load();
     let cpus = threads::allowed().len().min(validate::CPUS_MOST) as u64;
@@ -103,7 +128,7 @@ pub(super) fn validate(machine: Option<Machine>, quick: bool, json: bool) -> Out
     let calm = rows.iter().filter(|row| row.calm).count();
     let off = rows.iter().filter(|row| row.calm && !row.within).count();
     let load = [before, load()];
-    if json {
+    if json.path().is_some() {
         let at = SystemTime::now().duration_since(UNIX_EPOCH);
         let document = Document {
             schema: "flagstone.validate/1",
@@ -116,10 +141,7 @@ pub(super) fn validate(machine: Option<Machine>, quick: bool, json: bool) -> Out
             passes: all.len(),
             rows: &rows,
         };
-        println!(
-            "{}",
-            serde_json::to_string_pretty(&document).expect("plain data")
-        );
+        super::write_json(json, &document)?;
     } else {
         print(&machine, &rows, all.len(), load);
     }

@@ -1,6 +1,8 @@
 //! `flagstone sim interleave`: random programs at every interleaving, until something breaks.
 
+use crate::args::Json;
 use crate::exit::{Failure, Outcome};
+use crate::outfile;
 use flagstone_sim::Plant;
 use flagstone_sim::interleave::check;
 use rayon::prelude::*;
@@ -17,8 +19,24 @@ struct Document {
     failures: Vec<String>,
 }
 
+/// Run random programs with every access interleaved, and check all invariants.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  flagstone sim interleave --seeds 10k")]
+pub struct InterleaveArgs {
+    /// First seed
+    #[arg(long, default_value = "1", value_name = "S")]
+    seed: String,
+    /// Number of seeds
+    #[arg(long, default_value = "1", value_name = "K")]
+    seeds: String,
+    #[command(flatten)]
+    json: Json,
+}
+
 /// Runs the seeds; prints one line for each that fails, with the call that shows it again.
-pub(super) fn run(seeds: &[u64], json: bool) -> Outcome {
+pub(super) fn run(args: &InterleaveArgs) -> Outcome {
+    let seeds = super::seeds(&args.seed, &args.seeds).map_err(super::usage)?;
+    outfile::all_writable("sim interleave", args.json.path(), &[])?;
     let bar = super::progress(seeds.len() as u64);
     let outcomes: Vec<_> = seeds
         .par_iter()
@@ -40,7 +58,7 @@ pub(super) fn run(seeds: &[u64], json: bool) -> Outcome {
         .map(|f| format!("{f}; replay: flagstone sim interleave --seed {}", f.seed))
         .collect();
     let failed = failures.len();
-    if json {
+    if args.json.path().is_some() {
         let document = Document {
             schema: "flagstone.interleave/1",
             first_seed: seeds[0],
@@ -48,10 +66,7 @@ pub(super) fn run(seeds: &[u64], json: bool) -> Outcome {
             operations,
             failures,
         };
-        println!(
-            "{}",
-            serde_json::to_string_pretty(&document).expect("plain data")
-        );
+        super::write_json(&args.json, &document)?;
     } else {
         failures.iter().for_each(|line| println!("{line}"));
         println!(

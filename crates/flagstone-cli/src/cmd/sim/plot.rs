@@ -1,7 +1,10 @@
 //! `--plot`: throughput over tasks and bytes over time, as SVG or as bars in the terminal.
 
-use super::Request;
-use flagstone_sim::report::Row;
+use super::run::Request;
+use crate::exit::Failure;
+use crate::outfile;
+use flagstone_lab::Row;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -14,13 +17,12 @@ const COLOURS: [&str; 6] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9",
 ];
 
-pub(super) fn draw(path: &Path, request: &Request, rows: &[Row]) -> Result<(), String> {
+pub(super) fn draw(path: &Path, request: &Request, rows: &[Row]) -> Result<(), Failure> {
     if path.as_os_str() == "-" {
         print!("{}", bars(rows));
         return Ok(());
     }
-    std::fs::write(path, svg(request, rows))
-        .map_err(|error| format!("--plot {}: {error}", path.display()))
+    outfile::write("sim: --plot", path, &svg(request, rows))
 }
 
 fn bars(rows: &[Row]) -> String {
@@ -66,11 +68,16 @@ fn height(series: &[Series]) -> f64 {
 }
 
 fn svg(request: &Request, rows: &[Row]) -> String {
-    let policies = request.policies.iter().map(|policy| {
-        let mine = || rows.iter().filter(|row| row.policy == policy.name);
+    let mut seen = BTreeSet::new();
+    let names = rows
+        .iter()
+        .map(|row| &row.policy)
+        .filter(|name| seen.insert(*name));
+    let policies = names.map(|name| {
+        let mine = || rows.iter().filter(|row| row.policy == *name);
         let points = mine().map(|row| (f64::from(row.tasks), row.ops_per_task_per_s));
         Series {
-            name: policy.name.clone(),
+            name: name.clone(),
             settled: mine().all(|row| row.settled.ops),
             points: points.collect(),
         }
@@ -93,7 +100,8 @@ fn svg(request: &Request, rows: &[Row]) -> String {
         .collect();
     let title = format!(
         "{} on {} (simulated)",
-        request.workload.name, request.machine.name
+        request.first().workload.name,
+        request.first().machine.name
     );
     let mut out = String::new();
     let (upper, lower) = (height(&throughput), height(&bytes));

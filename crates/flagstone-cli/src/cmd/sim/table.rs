@@ -1,57 +1,71 @@
 //! Rows as a table for people and as one JSON document.
 
-use super::Request;
-use crate::terminal::unpadded;
+use super::run::{Request, Results};
+use crate::terminal::{size, unpadded};
 use comfy_table::{CellAlignment, Table, presets};
-use flagstone_core::policy::{BASES, MODIFIERS};
-use flagstone_sim::machine::{self, Machine};
-use flagstone_sim::report::Row;
-use flagstone_sim::workload::{Kind, WORKLOADS, Workload};
+use flagstone_lab::{MODEL_VERSION, Record, Row};
+use flagstone_sim::Vm;
+use flagstone_sim::workload::Kind;
 use serde::Serialize;
 use std::time::Duration;
 
 /// The document of `--json`.
 #[derive(Serialize)]
-struct Document<'a> {
+pub(super) struct Document<'a> {
     schema: &'static str,
     workload: &'a str,
     unit: &'a str,
     machine: &'a str,
     seed: u64,
     seeds: usize,
+    window: String,
     method: &'static str,
+    version: &'static str,
+    model_version: u32,
+    /// Of the host, that each run reserves while it lasts.
+    address_space_bytes: usize,
     rows: &'a [Row],
+    /// One for each run: all figures, and all that is needed to run it again.
+    records: &'a [Record],
+    failures: &'a [String],
 }
 
-pub(super) fn json(request: &Request, rows: &[Row]) -> String {
-    let document = Document {
+pub(super) fn document<'a>(request: &'a Request, results: &'a Results) -> Document<'a> {
+    let first = request.first();
+    Document {
         schema: "flagstone.sim/1",
-        workload: request.workload.name,
-        unit: request.workload.unit,
-        machine: &request.machine.name,
-        seed: request.seeds[0],
-        seeds: request.seeds.len(),
+        workload: &first.workload.name,
+        unit: request.workload().unit,
+        machine: &first.machine.name,
+        seed: first.seed,
+        seeds: request.seeds(),
+        window: first.window.name(),
         method: "simulated",
-        rows,
-    };
-    serde_json::to_string_pretty(&document).expect("rows are plain data")
+        version: env!("CARGO_PKG_VERSION"),
+        model_version: MODEL_VERSION,
+        address_space_bytes: Vm::address_bytes(&first.machine),
+        rows: &results.rows,
+        records: &results.records,
+        failures: &results.failures,
+    }
 }
 
-pub(super) fn print(request: &Request, rows: &[Row], took: Duration) {
+pub(super) fn print(request: &Request, results: &Results, took: Duration) {
+    let (first, rows) = (request.first(), &results.rows);
     println!(
-        "{} on {} (simulated): {}; seed {}{}",
-        request.workload.name,
-        request.machine.name,
-        request.workload.unit,
-        request.seeds[0],
-        match request.seeds.len() {
+        "{} on {} (simulated, model version {MODEL_VERSION}): {}; seed {}{}",
+        first.workload.name,
+        first.machine.name,
+        request.workload().unit,
+        first.seed,
+        match request.seeds() {
             1 => String::new(),
             count => format!(" and {} more", count - 1),
         }
     );
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
-    let spread = request.seeds.len() > 1;
+    let spread = request.seeds() > 1;
     // Heads in two lines: a row of figures then fits eighty columns.
     let mut head = vec!["tasks", "policy", "ops/\ntask/s"];
     if spread {
@@ -87,7 +101,7 @@ pub(super) fn print(request: &Request, rows: &[Row], took: Duration) {
             mib(row.mean_bytes),
             mib(row.peak_bytes),
             format!("{:.2}", row.page_allocs_per_1000_ops),
-            settled(row, request.workload.kind),
+            settled(row, request.workload().kind),
         ]);
         table.add_row(cells);
     }
@@ -100,13 +114,7 @@ pub(super) fn print(request: &Request, rows: &[Row], took: Duration) {
     println!("{}", unpadded(&table));
     println!("page/1000: fresh slabs (calls of the page allocator) per thousand operations");
     extras(rows);
-    let simulated: u64 = rows.iter().map(|row| row.simulated_ops).sum();
-    let speed = simulated as f64 / took.as_secs_f64().max(1e-9) / 1e6;
-    println!(
-        "{:.1} million allocator operations simulated in {:.1} s ({speed:.1} million a second)",
-        simulated as f64 / 1e6,
-        took.as_secs_f64()
-    );
+    costs(request, results, took);
     for row in rows.iter().filter(|row| !row.converged) {
         let (what, figures) = match (row.settled.ops, row.settled.bytes) {
             (true, false) => ("its bytes did not settle", "them"),
@@ -127,6 +135,43 @@ pub(super) fn print(request: &Request, rows: &[Row], took: Duration) {
             }
         );
     }
+}
+
+/// What the runs cost this host.
+fn costs(request: &Request, results: &Results, took: Duration) {
+    let simulated = results.simulated as f64 / 1e6;
+    let speed = simulated / took.as_secs_f64().max(1e-9);
+    println!(
+        "{simulated:.1} million allocator operations simulated in {:.1} s ({speed:.1} million a second)",
+        took.as_secs_f64()
+    );
+    if results.kept > 0 {
+        println!(
+            "{} of {} runs were made before and kept (--no-cache makes them again)",
+            results.kept,
+            request.specs.len()
+        );
+    }
+    if results.kept < request.specs.len() {
+        let space = Vm::address_bytes(&request.first().machine);
+        let memory = peak_bytes().map_or(String::new(), |bytes| {
+            format!("; this process used {} of memory at most", size(bytes))
+        });
+        println!(
+            "address space: {} for each run at a time{memory}",
+            size(space as u64)
+        );
+    }
+}
+
+/// The most memory this process has had.
+fn peak_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib << 10)
 }
 
 fn settled(row: &Row, kind: Kind) -> String {
@@ -169,67 +214,4 @@ fn mib(bytes: f64) -> String {
     let mib = bytes / f64::from(1 << 20);
     let places = usize::from(mib < 99.95);
     format!("{mib:.places$}")
-}
-
-/// A name and what it stands for.
-#[derive(Serialize)]
-struct Known<'a> {
-    name: &'a str,
-    about: String,
-}
-
-/// The document of `--list --json`.
-#[derive(Serialize)]
-struct Names<'a> {
-    schema: &'static str,
-    workloads: Vec<Known<'a>>,
-    /// Names that stand in a workload's place.
-    instead: Vec<Known<'a>>,
-    machines: Vec<Known<'a>>,
-    policies: Vec<Known<'a>>,
-    /// What may follow a policy's name, each with a `+` before it.
-    modifiers: Vec<Known<'a>>,
-}
-
-impl Names<'static> {
-    fn all() -> Self {
-        let known = |&(name, about): &(&'static str, &str)| Known {
-            name,
-            about: about.to_owned(),
-        };
-        let workload = |workload: &'static Workload| known(&(workload.name, workload.about));
-        let machine = |name| Known {
-            name,
-            about: Machine::named(name).map_or_else(|line| line, |found| found.about),
-        };
-        Self {
-            schema: "flagstone.sim-names/1",
-            workloads: WORKLOADS.iter().map(workload).collect(),
-            instead: super::INSTEAD.iter().map(known).collect(),
-            machines: machine::names().map(machine).collect(),
-            policies: BASES.iter().map(known).collect(),
-            modifiers: MODIFIERS.iter().map(known).collect(),
-        }
-    }
-}
-
-pub(super) fn list(json: bool) {
-    let names = Names::all();
-    if json {
-        let text = serde_json::to_string_pretty(&names);
-        return println!("{}", text.expect("plain data"));
-    }
-    let parts = [
-        ("workloads", &names.workloads, ""),
-        ("in a workload's place", &names.instead, ""),
-        ("machines", &names.machines, ""),
-        ("policies", &names.policies, ""),
-        ("and after a policy", &names.modifiers, "+"),
-    ];
-    for (title, known, before) in parts {
-        println!("{title}");
-        for Known { name, about } in known {
-            println!("  {:<24} {about}", format!("{before}{name}"));
-        }
-    }
 }

@@ -1,10 +1,9 @@
-//! Rows for people and programs: means over seeds, with their spread.
+//! Figures of several seeds: means over records, with their spread. Computed, never kept.
 
-use crate::costs::{NS, Ps};
-use crate::scenario::Outcome;
-use crate::tally::{LOCK_KINDS, LOCK_NAMES, lock_index};
-use crate::window::Settled;
-use flagstone_core::platform::{Function, LockKind};
+use crate::record::{DETAIL, FUNCTION_SHARE, History, LOCK_SHARE, Record};
+use flagstone_core::platform::Function;
+use flagstone_sim::tally::LOCK_NAMES;
+use flagstone_sim::window::Settled;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -80,13 +79,16 @@ pub struct Row {
     pub bytes_over_time: Vec<(f64, usize)>,
 }
 
-fn ms(ps: Ps) -> f64 {
-    ps as f64 / 1e9
-}
-
-fn mean(values: impl Iterator<Item = f64> + Clone) -> f64 {
+/// The mean; zero of nothing.
+pub(crate) fn mean(values: impl Iterator<Item = f64> + Clone) -> f64 {
     let count = values.clone().count().max(1);
     values.sum::<f64>() / count as f64
+}
+
+/// The standard deviation of a sample; zero of fewer than two.
+#[must_use]
+pub fn deviation_of(values: &[f64]) -> f64 {
+    deviation(values.iter().copied())
 }
 
 fn deviation(values: impl Iterator<Item = f64> + Clone) -> f64 {
@@ -110,81 +112,76 @@ fn farthest(values: impl Iterator<Item = f64>) -> f64 {
     })
 }
 
-fn per(numerator: u64, denominator: u64, factor: f64) -> f64 {
-    if denominator == 0 {
-        0.0
-    } else {
-        numerator as f64 / denominator as f64 * factor
-    }
-}
-
 impl Row {
-    /// The row of one policy and task count from its seeds' outcomes.
+    /// The row of one policy and task count from its seeds' records, and the course of the first one's
+    /// memory.
     ///
     /// # Panics
-    /// If there is no outcome.
+    /// If there is no record.
     #[must_use]
-    pub fn new(policy: &str, tasks: u32, outcomes: &[Outcome]) -> Self {
-        let first = outcomes.first().expect("at least one seed");
-        let over = |each: &dyn Fn(&Outcome) -> f64| mean(outcomes.iter().map(each));
-        let rate =
-            |o: &Outcome| o.totals.ops as f64 / f64::from(tasks) / (o.span.max(1) as f64 / 1e12);
-        let awake = |o: &Outcome| (u64::from(tasks) * o.span).saturating_sub(o.totals.idle_ps);
-        let share = |kind: usize| over(&|o| per(o.totals.lock_wait[kind], awake(o), 100.0));
-        let page_allocs = |o: &Outcome| per(o.totals.slabs, o.totals.ops, 1000.0);
-        let zone = lock_index(LockKind::Zone);
-        let ops = over(&rate);
-        let shares = (0..LOCK_KINDS).map(|kind| (LOCK_NAMES[kind].to_owned(), share(kind)));
-        let function = |function: Function| {
-            let booked = over(&|o| per(o.totals.function_ps[function as usize], awake(o), 100.0));
-            (function.name().to_owned(), booked)
+    pub fn new(records: &[&Record], history: &History) -> Self {
+        let first = records.first().expect("at least one seed");
+        let over = |each: &dyn Fn(&Record) -> f64| mean(records.iter().map(|record| each(record)));
+        let locks = LOCK_NAMES.map(|name| over(&|r| r.part(LOCK_SHARE, name)));
+        let lock = |name: &str| {
+            let place = LOCK_NAMES.iter().position(|known| *known == name);
+            place.map_or(0.0, |place| locks[place])
         };
-        let functions = Function::ALL.into_iter().skip(1).map(function);
-        let ops_drift = farthest(outcomes.iter().map(|o| o.drift * 100.0));
-        let bytes_drift = farthest(outcomes.iter().map(|o| o.bytes_drift * 100.0));
-        let mut details = BTreeMap::new();
-        for (name, _) in &first.details {
-            let values = outcomes.iter().filter_map(|outcome| {
-                let found = outcome.details.iter().find(|(known, _)| known == name);
-                found.map(|(_, value)| *value)
-            });
-            details.insert(name.clone(), mean(values));
-        }
+        let shares = LOCK_NAMES
+            .iter()
+            .zip(locks)
+            .map(|(name, share)| ((*name).to_owned(), share));
+        let functions = Function::ALL.into_iter().skip(1).map(|function| {
+            let share = over(&|r| r.part(FUNCTION_SHARE, function.name()));
+            (function.name().to_owned(), share)
+        });
+        let ops = over(&|r| r.ops_per_task_per_s);
+        let ops_drift = farthest(records.iter().map(|r| r.ops_drift));
+        let bytes_drift = farthest(records.iter().map(|r| r.bytes_drift));
+        let names = first.more.keys().filter_map(|key| key.strip_prefix(DETAIL));
+        let details = names.map(|name| {
+            let key = format!("{DETAIL}{name}");
+            let values = records
+                .iter()
+                .filter_map(|record| record.more.get(&key).copied());
+            (name.to_owned(), mean(values))
+        });
+        let settled = |r: &Record| Settled {
+            ops: r.settled_ops,
+            waits: r.settled_waits,
+            pages: r.settled_pages,
+            bytes: r.settled_bytes,
+        };
         Self {
-            policy: policy.to_owned(),
-            tasks,
+            policy: first.label(),
+            tasks: first.tasks,
             ops_per_task_per_s: ops,
-            lock_share: (0..LOCK_KINDS).map(share).sum(),
-            list_lock_share: share(lock_index(LockKind::List)),
-            zone_lock_share: share(zone),
-            peak_bytes: over(&|o| o.peak_bytes as f64),
-            mean_bytes: over(&|o| o.mean_bytes as f64),
-            alloc_ns: over(&|o| per(o.totals.alloc_ps, o.totals.allocs, 1.0 / NS as f64)),
-            free_ns: over(&|o| per(o.totals.free_ps, o.totals.frees, 1.0 / NS as f64)),
-            allocator_ns_per_op: over(&|o| {
-                per(
-                    o.totals.alloc_ps + o.totals.free_ps,
-                    o.totals.ops,
-                    1.0 / NS as f64,
-                )
-            }),
+            lock_share: locks.iter().sum(),
+            list_lock_share: lock("list"),
+            zone_lock_share: lock("zone"),
+            peak_bytes: over(&|r| r.peak_bytes as f64),
+            mean_bytes: over(&|r| r.mean_bytes as f64),
+            alloc_ns: over(&|r| r.alloc_ns),
+            free_ns: over(&|r| r.free_ns),
+            allocator_ns_per_op: over(&|r| r.allocator_ns_per_op),
             lock_shares: shares.filter(|(_, share)| *share > 0.0).collect(),
             function_shares: functions.filter(|(_, share)| *share > 0.0).collect(),
-            page_allocs_per_1000_ops: over(&page_allocs),
-            zone_locks_per_1000_ops: over(&|o| {
-                per(o.totals.lock_taken[zone], o.totals.ops, 1000.0)
-            }),
-            zone_pages_per_1000_ops: over(&|o| per(o.totals.zone_pages, o.totals.ops, 1000.0)),
-            free_high_per_1000_ops: over(&|o| per(o.totals.free_high, o.totals.ops, 1000.0)),
-            cache_miss_rate: (first.totals.data_uses > 0)
-                .then(|| over(&|o| per(o.totals.data_misses, o.totals.data_uses, 100.0))),
-            ops_spread: deviation(outcomes.iter().map(rate)) / ops.max(f64::MIN_POSITIVE) * 100.0,
-            page_allocs_spread: deviation(outcomes.iter().map(page_allocs)),
-            seeds: outcomes.len() as u32,
-            converged: outcomes.iter().all(|o| o.converged),
-            settled: outcomes
+            page_allocs_per_1000_ops: over(&|r| r.page_allocs_per_1000_ops),
+            zone_locks_per_1000_ops: over(&|r| r.zone_locks_per_1000_ops),
+            zone_pages_per_1000_ops: over(&|r| r.zone_pages_per_1000_ops),
+            free_high_per_1000_ops: over(&|r| r.free_high_per_1000_ops),
+            cache_miss_rate: first
+                .cache_miss_rate
+                .map(|_| over(&|r| r.cache_miss_rate.unwrap_or(0.0))),
+            ops_spread: deviation(records.iter().map(|r| r.ops_per_task_per_s))
+                / ops.max(f64::MIN_POSITIVE)
+                * 100.0,
+            page_allocs_spread: deviation(records.iter().map(|r| r.page_allocs_per_1000_ops)),
+            seeds: records.len() as u32,
+            converged: records.iter().all(|r| r.converged),
+            settled: records
                 .iter()
-                .fold(Settled::ALL, |all, o| all.and(o.settled)),
+                .fold(Settled::ALL, |all, r| all.and(settled(r))),
             drift: if ops_drift.abs() > bytes_drift.abs() {
                 ops_drift
             } else {
@@ -192,16 +189,12 @@ impl Row {
             },
             ops_drift,
             bytes_drift,
-            window_ms: [ms(first.from), ms(first.from + first.span)],
-            backlog_grows: outcomes.iter().any(|o| o.backlog_grows),
-            details,
-            digest: format!("{:016x}", first.digest),
-            simulated_ops: outcomes.iter().map(|o| o.simulated).sum(),
-            bytes_over_time: first
-                .history
-                .iter()
-                .map(|(at, bytes)| (ms(*at), *bytes))
-                .collect(),
+            window_ms: [first.window_from_ms, first.window_to_ms],
+            backlog_grows: records.iter().any(|r| r.backlog_grows),
+            details: details.collect(),
+            digest: first.digest.clone(),
+            simulated_ops: records.iter().map(|r| r.simulated_ops).sum(),
+            bytes_over_time: history.clone(),
         }
     }
 }
