@@ -4,9 +4,11 @@
 //! of the terminal.
 
 mod bars;
+mod plane;
 
 use super::allocators::{Allocator, FLAGSTONE};
 use super::figures::Standing;
+use super::means::{self, Place};
 use super::report::{self, figure};
 use super::runner::Measured;
 use super::targets::{self, Target};
@@ -66,6 +68,10 @@ pub fn page(results: &[Measured], on: &[Allocator], list: &[Target], about: &Abo
     contents(&mut page, results, list);
     page.push_str("<main>");
     programs(&mut page, on, about);
+    let places = means::places(results);
+    if results.len() > 1 {
+        overall(&mut page, &places);
+    }
     for (index, result) in results.iter().enumerate() {
         workload(&mut page, result, &id(result, index));
     }
@@ -118,6 +124,9 @@ fn sum(results: &[Measured], list: &[Target]) -> String {
 
 fn contents(page: &mut String, results: &[Measured], list: &[Target]) {
     page.push_str("<nav aria-label='Contents'><ul><li><a href='#programs'>Programs</a></li>");
+    if results.len() > 1 {
+        page.push_str("<li><a href='#means'>Time against memory</a></li>");
+    }
     for (index, result) in results.iter().enumerate() {
         let _ = write!(
             page,
@@ -173,6 +182,45 @@ fn row(page: &mut String, cells: &[String], figures: &[usize]) {
     page.push_str("</tr>");
 }
 
+/// The title of a picture of the plane.
+fn against(what: &str) -> String {
+    format!("{what}: time against memory; down and left is better")
+}
+
+/// Time against memory over all rows, and over each group of them.
+fn overall(page: &mut String, places: &[Place]) {
+    page.push_str(
+        "<section id='means'><h2>Time against memory</h2><p>Geometric means over rows: of an allocator’s time \
+         ÷ the best time of the row, and of its peak resident size ÷ glibc’s in the row. Lines through a point go \
+         from the best to the worst pass of interleaved runs; the broken line is the front: allocators that no other \
+         beats in both. Rows whose figure is no time count in neither.</p>",
+    );
+    for (at, (name, places)) in means::groups(places).into_iter().enumerate() {
+        let title = means::heading(name, &places);
+        let _ = write!(page, "<h3>{}</h3>", escape(&title));
+        let picture = plane::picture(
+            &format!("means-{at}"),
+            &against(&title),
+            places.iter().copied(),
+        );
+        if let Some(picture) = picture {
+            let _ = write!(
+                page,
+                "<figure><figcaption>{}</figcaption>{picture}</figure>",
+                escape(&against(&title))
+            );
+        }
+        let mut heads = means::HEADS;
+        heads[7] = "front";
+        open_table(page, &title, &heads);
+        for place in places {
+            row(page, &means::cells(place), &[2, 3, 4, 5, 6]);
+        }
+        close_table(page);
+    }
+    page.push_str("</section>");
+}
+
 fn workload(page: &mut String, result: &Measured, id: &str) {
     let (title, unit) = (report::title(result), result.workload.unit);
     let _ = write!(
@@ -186,6 +234,15 @@ fn workload(page: &mut String, result: &Measured, id: &str) {
             page,
             "<figure><figcaption>{}: {unit}, {BETTER}</figcaption>{picture}</figure>",
             escape(&title)
+        );
+    }
+    let places = means::of_row(result);
+    let caption = against(&title);
+    if let Some(picture) = plane::picture(&format!("{id}-plane"), &caption, &places) {
+        let _ = write!(
+            page,
+            "<figure><figcaption>{}</figcaption>{picture}</figure>",
+            escape(&caption)
         );
     }
     let mut heads = report::heads(unit).to_vec();

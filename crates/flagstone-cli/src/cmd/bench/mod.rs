@@ -3,9 +3,12 @@
 pub(crate) mod allocators;
 mod catalog;
 mod child;
+mod docs;
 pub(crate) mod figures;
 mod html;
+mod means;
 mod process;
+mod real;
 mod report;
 mod runner;
 mod targets;
@@ -36,6 +39,7 @@ use std::process::ExitCode;
 #[command(after_help = "Examples:\n  \
     flagstone bench pair batch-lifo --quick\n  \
     flagstone bench larson --threads 1,2,4 --against glibc,jemalloc\n  \
+    flagstone bench real --against glibc        compilers, git, databases, languages\n  \
     flagstone bench --targets --json bench.json\n  \
     flagstone bench pair python --html bench.html   a chart for each workload, in one file\n\n\
     More peers, in their newest versions:\n  \
@@ -43,7 +47,7 @@ use std::process::ExitCode;
     Exit status: 0 all ran, 1 an allocator failed or (with --targets) a target was missed, \
     2 usage or environment.")]
 pub struct Args {
-    /// Workloads by name, start of a name, or pattern with '*'; all unless given (see --list)
+    /// Workloads by name, start of a name, or pattern with '*'; all but the real programs unless given (see --list)
     workloads: Vec<String>,
     /// Peers: 'all', names (glibc,jemalloc), name-version, or paths of libraries
     #[arg(
@@ -53,7 +57,7 @@ pub struct Args {
         default_value = "all"
     )]
     against: Vec<String>,
-    /// Thread counts for pair, batch, mixed and larson
+    /// Thread counts, for workloads that run with several
     #[arg(long, value_name = "N", value_delimiter = ',')]
     threads: Vec<usize>,
     /// Runs per allocator [default: 7, with --quick 3]
@@ -68,6 +72,9 @@ pub struct Args {
     /// workload, targets
     #[arg(long, value_name = "F")]
     html: Option<PathBuf>,
+    /// Write the tables of this run into the Markdown document F, between its two markers
+    #[arg(long, value_name = "F")]
+    docs: Option<PathBuf>,
     /// The library measured as flagstone [default: FLAGSTONE_LIB, or the one inside this program]
     #[arg(long, value_name = "PATH")]
     lib: Option<PathBuf>,
@@ -118,10 +125,16 @@ pub fn run(args: &Args) -> Outcome {
 /// command line is parsed, so that parsing neither warms the allocator nor adds to what is
 /// resident. Nothing when these are not its arguments.
 pub fn measured_process() -> Option<Outcome> {
-    let mut words = std::env::args().skip(1);
-    if words.next()? != "bench" || words.next()? != "--child" {
+    let mut words = std::env::args_os().skip(1);
+    if words.next()? != "bench" {
         return None;
     }
+    match words.next()?.to_str()? {
+        "--child" => {}
+        real::watch::WATCH => return Some(real::watch::watch(words)),
+        _ => return None,
+    }
+    let mut words = words.filter_map(|word| word.into_string().ok());
     let (name, scale, threads) = (words.next()?, words.next()?, words.next()?.parse().ok()?);
     Some(run_child(&name, Scale::named(&scale)?, threads))
 }
@@ -180,6 +193,9 @@ fn list(workloads: &[Workload], peers: &[Allocator]) -> Outcome {
             "  {:<18} {:<10} {}",
             workload.name, workload.unit, workload.what
         );
+        if !workload.like.is_empty() {
+            println!("  {:<29} as {}", "", workload.like);
+        }
     }
     println!("\nAllocators found besides flagstone");
     for peer in peers {
@@ -201,12 +217,16 @@ fn prepare(args: &Args, scratch: &std::path::Path) -> Result<Bench, Failure> {
     } else {
         Scale::Full
     });
+    let own = std::env::current_exe().map_err(|error| usage("this program", error))?;
     Ok(Bench {
         scale,
         runs: args.runs.unwrap_or(scale.pick(7, 3, 1)),
-        program: std::env::current_exe().map_err(|error| usage("this program", error))?,
-        python: runner::find_python(),
-        script,
+        scene: real::Scene {
+            folder: scratch.join("real"),
+            own,
+            python: runner::find_python(),
+            script,
+        },
     })
 }
 
@@ -239,20 +259,11 @@ fn identify(bench: &Bench, chosen: Vec<Allocator>) -> Result<Vec<Allocator>, Fai
 
 fn measure_all(args: &Args, bench: &Bench, workloads: &[Workload], on: &[Allocator]) -> Outcome {
     let to_stdout = args.json.to_stdout();
-    outfile::all_writable("bench", args.json.path(), &[args.html.as_deref()])?;
+    let files = [args.html.as_deref(), args.docs.as_deref()];
+    outfile::all_writable("bench", args.json.path(), &files)?;
+    let document = args.docs.as_deref().map(docs::readable).transpose()?;
     let quiet = args.targets || to_stdout;
-    let plan: Vec<(&Workload, usize)> = workloads
-        .iter()
-        .flat_map(|workload| {
-            let given = workload.scales && !args.threads.is_empty();
-            let counts = if given {
-                args.threads.clone()
-            } else {
-                vec![workload.threads]
-            };
-            counts.into_iter().map(move |count| (workload, count))
-        })
-        .collect();
+    let plan = plan(args, workloads);
     let bar = progress(plan.len() * bench.runs * on.len());
     let mut results: Vec<Measured> = Vec::new();
     for (workload, threads) in plan {
@@ -266,10 +277,41 @@ fn measure_all(args: &Args, bench: &Bench, workloads: &[Workload], on: &[Allocat
         results.push(result);
     }
     bar.finish_and_clear();
-    finish(args, bench, on, &results)
+    if !quiet {
+        print!("{}", means::tables(&means::places(&results)));
+    }
+    finish(args, bench, on, &results, document.as_deref())
 }
 
-fn finish(args: &Args, bench: &Bench, on: &[Allocator], results: &[Measured]) -> Outcome {
+/// Every workload with each of its thread counts.
+fn plan<'a>(args: &Args, workloads: &'a [Workload]) -> Vec<(&'a Workload, usize)> {
+    let mut plan = Vec::new();
+    for workload in workloads {
+        let given = workload.scales && !args.threads.is_empty();
+        let counts = if given {
+            &args.threads
+        } else {
+            &workload.threads
+        };
+        for &count in counts {
+            if count < workload.least {
+                let (name, least) = (&workload.name, workload.least);
+                eprintln!("flagstone: {name} needs {least} threads: left out with {count}");
+                continue;
+            }
+            plan.push((workload, count));
+        }
+    }
+    plan
+}
+
+fn finish(
+    args: &Args,
+    bench: &Bench,
+    on: &[Allocator],
+    results: &[Measured],
+    document: Option<&str>,
+) -> Outcome {
     let to_stdout = args.json.to_stdout();
     let with_flagstone = on.iter().any(|allocator| allocator.name == FLAGSTONE);
     let mut list = if with_flagstone {
@@ -289,15 +331,18 @@ fn finish(args: &Args, bench: &Bench, on: &[Allocator], results: &[Measured]) ->
     if let Some(path) = args.json.path() {
         outfile::write_json("bench", path, &report::document(results, list.clone()))?;
     }
+    let about = html::About {
+        machine: machine::machine(),
+        commit: env!("LIBRARY_COMMIT"),
+        library: allocators::flagstone_origin(args.lib.as_deref()),
+        runs: bench.runs,
+        full: bench.scale == Scale::Full,
+    };
+    if let (Some(path), Some(text)) = (&args.docs, document) {
+        outfile::write("bench", path, &docs::with_tables(text, results, &about))?;
+    }
     if let Some(path) = &args.html {
         let list: &[_] = if spoken_of { &list } else { &[] };
-        let about = html::About {
-            machine: machine::machine(),
-            commit: env!("LIBRARY_COMMIT"),
-            library: allocators::flagstone_origin(args.lib.as_deref()),
-            runs: bench.runs,
-            full: bench.scale == Scale::Full,
-        };
         let page = html::page(results, on, list, &about);
         outfile::write("bench", path, &page)?;
     }

@@ -38,7 +38,7 @@ pub fn command(program: impl AsRef<OsStr>, allocator: &Allocator) -> Command {
 }
 
 /// Kills the process from inside after [`LIMIT_S`]: an alarm survives exec.
-fn limit(command: &mut Command) {
+pub fn limit(command: &mut Command) {
     let arm = || {
         // SAFETY: alarm has no obligations and is async-signal-safe.
         unsafe { libc::alarm(LIMIT_S) };

@@ -2,6 +2,7 @@
 
 use super::child::Sample;
 use super::figures::Standing;
+use super::means::{self, Place};
 use super::runner::{Measured, Outcome};
 use super::targets::Target;
 use crate::terminal::unpadded;
@@ -14,6 +15,8 @@ use std::collections::BTreeMap;
 pub struct Document {
     schema: &'static str,
     rows: Vec<Row>,
+    /// Geometric means of time ÷ best and peak RSS ÷ glibc, over all rows and over each group.
+    means: Vec<Place>,
     targets: Vec<Target>,
 }
 
@@ -27,7 +30,8 @@ pub struct Row {
     /// Nanoseconds for each operation, where the workload has operations.
     pub ns_per_op: Option<f64>,
     ratio_to_best: Option<f64>,
-    peak_rss_kib: Option<f64>,
+    /// Largest resident size, median.
+    pub peak_rss_kib: Option<f64>,
     /// Runs behind it.
     pub runs: usize,
     /// The figure the ratio is about.
@@ -54,12 +58,20 @@ pub fn document(results: &[Measured], targets: Vec<Target>) -> Document {
     Document {
         schema: "flagstone.bench/1",
         rows: rows.collect(),
+        means: means::places(results),
         targets,
     }
 }
 
 fn median(outcome: &Outcome, figure: impl Fn(&Sample) -> Option<f64>) -> Option<f64> {
     outcome.of(figure).map(|summary| summary.median)
+}
+
+impl Row {
+    /// The median of the workload's own figure.
+    pub fn value(&self) -> Option<f64> {
+        self.value
+    }
 }
 
 /// The row of one allocator.
@@ -194,6 +206,14 @@ fn also(parts: &BTreeMap<String, f64>) -> String {
         .map(|(name, value)| format!("{name}={}", figure(*value)))
         .collect();
     shown.join(" ")
+}
+
+/// A ratio near one: two decimals, below ten.
+pub fn ratio(value: f64) -> String {
+    match value {
+        ..10.0 => format!("{value:.2}"),
+        _ => figure(value),
+    }
 }
 
 /// Three digits that matter, whole numbers from 100 on.

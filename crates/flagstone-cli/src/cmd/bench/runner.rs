@@ -5,6 +5,7 @@ use super::catalog::{Kind, Workload};
 use super::child::probe::Identity;
 use super::child::{Sample, Scale};
 use super::process;
+use super::real::Scene;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -36,12 +37,8 @@ pub struct Bench {
     pub scale: Scale,
     /// Runs per allocator.
     pub runs: usize,
-    /// This program.
-    pub program: PathBuf,
-    /// The Python interpreter itself, if there is one.
-    pub python: Option<PathBuf>,
-    /// Where `python.py` was written.
-    pub script: PathBuf,
+    /// This program, other programs, and where their inputs lie.
+    pub scene: Scene,
 }
 
 impl Bench {
@@ -84,11 +81,12 @@ impl Bench {
             Kind::Inner => self.inner(&workload.name, threads, on),
             Kind::Start => self.start(on),
             Kind::Python => self.python(on),
+            Kind::Real(program) => program.run(&self.scene, self.scale, on),
         }
     }
 
     fn inner(&self, name: &str, threads: usize, on: &Allocator) -> Result<Sample, String> {
-        let mut command = process::command(&self.program, on);
+        let mut command = process::command(&self.scene.own, on);
         command.args([
             "bench",
             "--child",
@@ -131,6 +129,7 @@ impl Bench {
 
     fn python(&self, on: &Allocator) -> Result<Sample, String> {
         let python = self
+            .scene
             .python
             .as_ref()
             .ok_or("skipped: no python3 on the PATH")?;
@@ -140,7 +139,7 @@ impl Bench {
             .env("PYTHONHASHSEED", "0");
         command
             .args(["-S", "-s"])
-            .arg(&self.script)
+            .arg(&self.scene.script)
             .arg(self.scale.pick("30", "8", "1"));
         let used = process::finish(command)?;
         Ok(Sample {
@@ -154,7 +153,7 @@ impl Bench {
 
     /// Makes sure the preload takes effect and asks the library for its version.
     pub fn identify(&self, allocator: &mut Allocator) -> Result<(), String> {
-        let mut command = process::command(&self.program, allocator);
+        let mut command = process::command(&self.scene.own, allocator);
         command.args(["bench", "--child", super::PROBE, self.scale.name(), "1"]);
         let used = process::finish(command)?;
         let identity: Identity = serde_json::from_str(&used.output)

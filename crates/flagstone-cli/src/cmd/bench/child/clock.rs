@@ -1,6 +1,6 @@
 //! Clocks, pinning, and the loop that turns rounds of operations into nanoseconds per operation.
 
-use super::{Damage, Job, Scale};
+use super::{Damage, Job, Sample, Scale};
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,54 @@ pub fn thread_cpu_ns() -> u64 {
     // SAFETY: `now` is a valid timespec for the call to fill.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut now) };
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// CPU time of this process so far, all threads, user and system, in nanoseconds.
+pub fn process_cpu_ns() -> u64 {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `now` is a valid timespec for the call to fill.
+    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// The part of it that the system spent, in nanoseconds.
+fn process_system_ns() -> u64 {
+    // SAFETY: a rusage of zeroes is valid, and the call fills it.
+    let used = unsafe {
+        let mut used: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &mut used);
+        used
+    };
+    used.ru_stime.tv_sec as u64 * 1_000_000_000 + used.ru_stime.tv_usec as u64 * 1000
+}
+
+/// Does a fixed amount of work, `ops` operations of all threads together. The figure is milliseconds:
+/// of CPU for one thread, so that other work on the machine does not count, of wall time for several,
+/// so that waiting for each other does. `wall_ms`, `cpu_ms` and the system's part of the latter,
+/// `sys_ms`, stand beside it.
+pub fn fixed_work(
+    job: Job,
+    ops: usize,
+    work: impl FnOnce() -> Result<(), Damage>,
+) -> Result<Sample, Damage> {
+    let (cpu, system, start) = (process_cpu_ns(), process_system_ns(), Instant::now());
+    work()?;
+    let wall = start.elapsed().as_nanos() as u64;
+    let [cpu, system] = [process_cpu_ns() - cpu, process_system_ns() - system];
+    let [wall, cpu, system] = [wall, cpu, system].map(|ns| ns as f64 / 1e6);
+    let value = if job.threads == 1 { cpu } else { wall };
+    let sample = Sample {
+        value,
+        ns_per_op: Some(value * 1e6 / ops as f64),
+        ..Sample::default()
+    };
+    Ok(sample
+        .with("wall_ms", wall)
+        .with("cpu_ms", cpu)
+        .with("sys_ms", system))
 }
 
 /// Pins this thread to the `index`-th CPU it may run on, so that the scheduler does not move it

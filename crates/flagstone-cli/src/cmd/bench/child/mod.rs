@@ -4,16 +4,27 @@
 //! the optimiser, and write a word into each object that is checked before it is freed, so an
 //! allocator that hands out the same bytes twice fails the run instead of winning it.
 
+pub mod block;
+pub mod churn;
 pub mod clock;
+pub mod deferred;
 pub mod fixed;
 pub mod footprint;
 pub mod growth;
 pub mod heap;
 pub mod larson;
+pub mod leavers;
+pub mod phases;
 pub mod probe;
 pub mod process;
+pub mod queue;
 pub mod remote;
+pub mod script;
+pub mod sharing;
+pub mod sized;
 pub mod spawn;
+pub mod tables;
+pub mod team;
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

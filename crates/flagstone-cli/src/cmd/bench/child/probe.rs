@@ -16,19 +16,21 @@ pub struct Identity {
 /// Looks at this process.
 pub fn identity() -> Identity {
     Identity {
-        malloc_from: provider().unwrap_or_default(),
+        malloc_from: provider(c"malloc").unwrap_or_default(),
         version: version(),
     }
 }
 
-fn symbol(name: &CStr) -> Option<*mut c_void> {
+/// The function of this name, as a program finds it.
+pub fn symbol(name: &CStr) -> Option<*mut c_void> {
     // SAFETY: the name is a C string; the default handle needs no other care.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     (!found.is_null()).then_some(found)
 }
 
-fn provider() -> Option<String> {
-    let malloc = symbol(c"malloc")?;
+/// The file that provides the function of this name.
+pub fn provider(name: &CStr) -> Option<String> {
+    let function = symbol(name)?;
     let mut info = libc::Dl_info {
         dli_fname: std::ptr::null(),
         dli_fbase: std::ptr::null_mut(),
@@ -37,7 +39,7 @@ fn provider() -> Option<String> {
     };
     // SAFETY: `info` is valid for writing; on success its name is a C string that stays mapped.
     unsafe {
-        if libc::dladdr(malloc, &mut info) == 0 || info.dli_fname.is_null() {
+        if libc::dladdr(function, &mut info) == 0 || info.dli_fname.is_null() {
             return None;
         }
         Some(

@@ -1,6 +1,6 @@
 //! Many short-lived threads, one after the other: what a thread costs, and what stays behind.
 
-use super::clock::pin;
+use super::clock::{pin, process_cpu_ns};
 use super::heap::{Dice, check, compare, give, granted, mark, take};
 use super::process::resident_exactly;
 use super::{Damage, Job, Sample};
@@ -26,9 +26,9 @@ pub fn threads(job: Job) -> Result<Sample, Damage> {
     let mut dice = Dice::new(3);
     let sizes: Vec<usize> = (0..OBJECTS).map(|_| dice.log_uniform(16, 1024)).collect();
     let before = resident_exactly();
-    let cpu_before = cpu_ns();
+    let cpu_before = process_cpu_ns();
     let elapsed = in_threads(count, &sizes)?;
-    let cpu = cpu_ns() - cpu_before;
+    let cpu = (process_cpu_ns() - cpu_before) as f64;
     let after = resident_exactly();
     let few = count / 10;
     let us = |ns: f64| ns / 1e3 / few as f64;
@@ -57,17 +57,6 @@ fn in_threads(count: usize, sizes: &[usize]) -> Result<f64, Damage> {
         in_a_thread(sizes)?;
     }
     Ok(start.elapsed().as_nanos() as f64)
-}
-
-/// CPU time of this process so far, user and system, in ns.
-fn cpu_ns() -> f64 {
-    let mut now = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: valid for writing, and every Linux has this clock.
-    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut now) };
-    now.tv_sec as f64 * 1e9 + now.tv_nsec as f64
 }
 
 /// What a thread is given, and what it found.

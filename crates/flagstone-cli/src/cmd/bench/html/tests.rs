@@ -7,6 +7,29 @@ use super::*;
 use crate::html::check::{charts, nested};
 use serde_json::Value;
 
+/// The charts of one bar for each allocator; those of the plane are in the other grammar.
+fn bars(page: &str) -> Vec<Value> {
+    let mut all = charts(page);
+    all.retain(|spec| spec.get("layer").is_some());
+    all
+}
+
+#[test]
+fn time_against_memory_is_drawn_over_all_and_in_each_workload_that_has_both() {
+    let page = page(&results(), &on(), &[], &about());
+    let mut planes = charts(&page);
+    planes.retain(|spec| spec.get("layer").is_none());
+    assert_eq!(planes.len(), 3, "over all, pair-64 and threads");
+    let words = planes[0]["description"].as_str().unwrap();
+    assert!(words.contains("flagstone 0.1.0: time 1.00"), "{words}");
+    assert!(words.contains("glibc 2.36: time ") && words.contains("on the front"));
+    let spots = planes[1]["data"][0]["values"].as_array().unwrap();
+    assert_eq!(spots.len(), 2, "none for one without a figure");
+    assert!(page.contains("<h3>Geometric means of 2 rows</h3>"));
+    let alone = super::page(&results()[..1], &on(), &[], &about());
+    assert!(!alone.contains("id='means'"), "one row has no mean");
+}
+
 fn allocator(name: &str, version: &str) -> Allocator {
     Allocator {
         name: name.into(),
@@ -55,7 +78,7 @@ fn results() -> Vec<Measured> {
         _ => vec![outcome("broken", "1", &[])],
     };
     let measured = |(at, workload): (usize, catalog::Workload)| Measured {
-        threads: workload.threads,
+        threads: workload.threads[0],
         outcomes: outcomes(at),
         workload,
     };
@@ -176,7 +199,7 @@ fn every_figure_of_the_json_document_is_in_its_row() {
 fn every_workload_with_a_figure_has_a_chart_of_all_medians_and_ranges_in_words_too() {
     let results = results();
     let page = page(&results, &on(), &[], &about());
-    let specs = charts(&page);
+    let specs = bars(&page);
     assert_eq!(specs.len(), 2, "none where nothing has a figure");
     let rows = specs[0]["data"]["values"].as_array().unwrap();
     let names: Vec<&str> = rows
@@ -196,7 +219,8 @@ fn every_workload_with_a_figure_has_a_chart_of_all_medians_and_ranges_in_words_t
     ] {
         assert!(words.contains(said), "{words}");
     }
-    assert_eq!(page.matches("role='img' aria-label=").count(), 2);
+    let drawn = charts(&page).len();
+    assert_eq!(page.matches("role='img' aria-label=").count(), drawn);
     assert!(
         !page.contains("id='targets'"),
         "only where the command speaks of them"
@@ -208,7 +232,7 @@ fn a_hindered_run_is_named_and_does_not_shrink_the_bars() {
     let mut results = results();
     results.truncate(1);
     results[0].outcomes[0] = outcome(FLAGSTONE, "0.1.0", &[2.7, 2.7, 3027.0]);
-    let spec = charts(&page(&results, &on(), &[], &about())).remove(0);
+    let spec = bars(&page(&results, &on(), &[], &about())).remove(0);
     let row = &spec["data"]["values"][0];
     assert_eq!(row["figure"], "2.70 → 3027");
     assert_eq!(row["high"], 3027.0);
@@ -229,6 +253,6 @@ fn a_workload_asked_for_twice_has_two_sections_of_their_own() {
     once.sort_unstable();
     once.dedup();
     assert_eq!(once.len(), ids.len(), "{ids:?}");
-    let rows: Vec<Value> = charts(&page);
+    let rows: Vec<Value> = bars(&page);
     assert_eq!(rows.len(), 4);
 }
