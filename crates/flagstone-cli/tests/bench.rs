@@ -33,7 +33,7 @@ fn every_workload_runs_at_smoke_size_and_leaves_a_row() {
     assert_eq!(document["schema"], "flagstone.bench/1");
     let rows = document["rows"].as_array().unwrap();
     assert!(rows.len() >= 50, "{} rows", rows.len());
-    let of = |name: &str| rows.iter().filter(|row| row["workload"] == name);
+    let of = |name: &'static str| rows.iter().filter(move |row| row["workload"] == name);
     for name in ["churn", "churn-sized", "queue", "phases", "deferred"] {
         let counts: Vec<_> = of(name).filter_map(|row| row["threads"].as_u64()).collect();
         assert_eq!(counts, [2, 4, 8], "{name}");
