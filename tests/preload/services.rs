@@ -2,8 +2,10 @@
 
 use flagstone_tests::{LIMIT, need, preloaded, same_output_as_without, succeed};
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
-use std::process::Stdio;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::thread::JoinHandle;
+use tempfile::TempDir;
 
 /// A port that was free a moment ago.
 fn free_port() -> u16 {
@@ -11,68 +13,131 @@ fn free_port() -> u16 {
     listener.local_addr().expect("its address").port()
 }
 
+/// A program that does not outlive the test.
+struct Guarded(Child);
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        // It ended already where the test went well.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A redis-server under the library, and the programs that talk to it.
+struct Redis {
+    server: Guarded,
+    drain: JoinHandle<std::io::Result<u64>>,
+    port: String,
+    client: PathBuf,
+    load: PathBuf,
+    /// Where it would keep its data.
+    _scratch: TempDir,
+}
+
+impl Redis {
+    /// Started and ready; `None` where one of the programs is missing.
+    fn start() -> Option<Redis> {
+        let server = need("redis-server", "redis-server")?;
+        let load = need("redis-benchmark", "redis-tools")?;
+        let client = need("redis-cli", "redis-tools")?;
+        let scratch = tempfile::tempdir().expect("a scratch folder");
+        let port = free_port().to_string();
+        let mut server = preloaded(server)
+            .args(["--port", &port, "--bind", "127.0.0.1"])
+            .args(["--save", "", "--appendonly", "no", "--dir"])
+            .arg(scratch.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("redis-server starts");
+        let mut log = BufReader::new(server.stdout.take().expect("stdout is a pipe"));
+        let mut line = String::new();
+        while !line.contains("Ready to accept connections") {
+            line.clear();
+            let read = log.read_line(&mut line).expect("its log");
+            assert_ne!(read, 0, "redis-server ended at start");
+        }
+        let drain = std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
+        Some(Redis {
+            server: Guarded(server),
+            drain,
+            port,
+            client,
+            load,
+            _scratch: scratch,
+        })
+    }
+
+    fn ask(&self, words: &[&str]) -> String {
+        let mut command = preloaded(&self.client);
+        succeed(command.args(["-p", &self.port]).args(words), LIMIT).stdout
+    }
+
+    fn load(&self, words: &[&str]) -> String {
+        let mut command = preloaded(&self.load);
+        succeed(command.args(["-q", "-p", &self.port]).args(words), LIMIT).stdout
+    }
+
+    fn rss_kib(&self) -> i64 {
+        rss_kib(self.server.0.id())
+    }
+
+    fn stop(mut self) {
+        self.ask(&["shutdown", "nosave"]);
+        let status = self.server.0.wait().expect("redis-server ends");
+        assert!(status.success(), "{status}");
+        let log = self.drain.join().expect("the reader ends");
+        log.expect("its log");
+    }
+}
+
+fn rss_kib(pid: u32) -> i64 {
+    let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup"));
+    let rollup = rollup.expect("the server runs");
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Rss:"));
+    let words = line.and_then(|line| line.split_whitespace().next());
+    words
+        .and_then(|word| word.parse().ok())
+        .expect("KiB in smaps_rollup")
+}
+
 #[test]
 fn redis_serves_its_own_benchmark() {
-    let Some(server) = need("redis-server", "redis-server") else {
-        return;
-    };
-    let Some(load) = need("redis-benchmark", "redis-tools") else {
-        return;
-    };
-    let Some(client) = need("redis-cli", "redis-tools") else {
-        return;
-    };
-    let scratch = tempfile::tempdir().expect("a scratch folder");
-    let port = free_port().to_string();
-    let mut running = preloaded(server)
-        .args([
-            "--port",
-            &port,
-            "--bind",
-            "127.0.0.1",
-            "--save",
-            "",
-            "--appendonly",
-            "no",
-        ])
-        .arg("--dir")
-        .arg(scratch.path())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("redis-server starts");
-    let mut log = BufReader::new(running.stdout.take().expect("stdout is a pipe"));
-    let ready = |line: &str| line.contains("Ready to accept connections");
-    let mut line = String::new();
-    while !ready(&line) {
-        line.clear();
-        assert_ne!(
-            log.read_line(&mut line).expect("its log"),
-            0,
-            "redis-server ended at start"
-        );
-    }
-    let drain = std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
-    let ask = |words: &[&str]| {
-        let mut command = preloaded(&client);
-        succeed(command.args(["-p", &port]).args(words), LIMIT).stdout
-    };
+    let Some(redis) = Redis::start() else { return };
     let tests = "set,get,incr,lpush,rpop,sadd,hset,zadd,lrange_100,mset";
-    let mut bench = preloaded(load);
-    bench.args([
-        "-p", &port, "-n", "20000", "-c", "20", "-r", "5000", "-d", "100", "-q", "-t", tests,
+    let figures = redis.load(&[
+        "-n", "20000", "-c", "20", "-r", "5000", "-d", "100", "-t", tests,
     ]);
-    let figures = succeed(&mut bench, LIMIT).stdout;
     assert!(figures.contains("requests per second"), "{figures}");
-    let keys: u64 = ask(&["dbsize"]).trim().parse().expect("a number of keys");
+    let keys: u64 = redis
+        .ask(&["dbsize"])
+        .trim()
+        .parse()
+        .expect("a number of keys");
     assert!(keys > 5000, "{keys} keys");
     // BGSAVE forks while the parent goes on: copy-on-write and a child that allocates.
-    assert!(ask(&["save"]).contains("OK"));
-    assert!(ask(&["flushall"]).contains("OK"));
-    assert_eq!(ask(&["dbsize"]).trim(), "0");
-    ask(&["shutdown", "nosave"]);
-    let status = running.wait().expect("redis-server ends");
-    assert!(status.success(), "{status}");
-    drain.join().expect("the reader ends").expect("its log");
+    assert!(redis.ask(&["save"]).contains("OK"));
+    assert!(redis.ask(&["flushall"]).contains("OK"));
+    assert_eq!(redis.ask(&["dbsize"]).trim(), "0");
+    redis.stop();
+}
+
+/// However large the sheaves are that the last frees fill, the end of the fall is looked at.
+#[test]
+fn redis_ends_within_two_mib_of_its_start_after_flushall() {
+    let Some(redis) = Redis::start() else { return };
+    let start = redis.rss_kib();
+    for round in 1..=3 {
+        redis.load(&[
+            "-n", "200000", "-r", "200000", "-P", "64", "-d", "100", "-t", "set,hset",
+        ]);
+        let full = redis.rss_kib();
+        assert!(full - start > 20 << 10, "{full} KiB hold the load");
+        redis.ask(&["flushall"]);
+        let over = redis.rss_kib() - start;
+        assert!(over <= 2 << 10, "{over} KiB stay after round {round}");
+    }
+    redis.stop();
 }
 
 #[test]

@@ -16,18 +16,19 @@
 use crate::sync::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU64, AtomicUsize};
 
-/// Nanoseconds since the heap last doubled after which its memory was held. Why a quarter of a second:
-/// 3 % of it pay for the faults of 10 MiB. Halving it lets programs that swing twice a second pay
-/// twice as much.
-const HELD_NS: u64 = 250_000_000;
+/// Nanoseconds since the heap last doubled after which its memory was held. Why a sixth of a second:
+/// 3 % of it pay for the faults of the 10 MiB that stay at most. Halving it lets programs that swing
+/// three times a second pay twice as much.
+const HELD_NS: u64 = 170_000_000;
 
 /// A fall after which caches of large objects shrink: by an eighth of the peak. Why an eighth: what
 /// they hold stays small beside what is in use all through a deep fall.
 pub(super) const SHALLOW: Falls = Falls::new(1, 4 << 20);
 /// A fall after which all caches shrink, and free pages go: by half. Why half: a heap that swings by
 /// less soon needs them again. Shrinking all caches at an eighth cost a Python program a sixth more
-/// faults. Why a MiB: a server that loses its last key then ends within 2 MiB of where it started.
-pub(super) const DEEP: Falls = Falls::new(4, 1 << 20);
+/// faults. Why half a MiB: a server that loses its last key then ends within 2 MiB of where it
+/// started.
+pub(super) const DEEP: Falls = Falls::new(4, 512 << 10);
 
 /// What is remembered of one kind of fall. Racy on purpose.
 #[derive(Debug)]
@@ -135,12 +136,12 @@ mod tests {
     }
 
     #[test]
-    fn memory_was_held_a_quarter_of_a_second_after_the_heap_last_doubled() {
+    fn memory_was_held_a_sixth_of_a_second_after_the_heap_last_doubled() {
         let falls = Falls::new(4, MIB);
         let held = |mib: usize, ms: u64| falls.was_held(mib * MIB, ms * 1_000_000);
         assert!(!held(40, 1000));
-        assert!(!held(70, 1200), "less than doubled, but too soon");
-        assert!(held(70, 1250) && held(9, 1260) && held(2, 1270));
+        assert!(!held(70, 1160), "less than doubled, but too soon");
+        assert!(held(70, 1170) && held(9, 1260) && held(2, 1270));
         assert!(!held(10, 1280), "it grew again");
         assert!(!held(2, 1300));
     }

@@ -215,7 +215,7 @@ impl<P: Engines> Heap<P> {
                     // SAFETY: obligation 1.
                     return unsafe { ready.free_object(cache, object) };
                 }
-                self.before_cold(ready, address);
+                self.before_cold(ready, cache, address);
                 self.assert_not_freed(ready, cache, object);
                 // SAFETY: an object of the cache starts there, which the caller gives up.
                 unsafe {
@@ -227,7 +227,7 @@ impl<P: Engines> Heap<P> {
                 ready.before_large(pages.bytes(P::page_size()));
                 // SAFETY: the caller gives the run up.
                 unsafe { ready.slabs.pages().free_run(pfn, pages) };
-                ready.upkeep();
+                ready.upkeep_of_free(pages.bytes(P::page_size()));
             }
             Found::Outside => ready.free_huge(object),
         }
@@ -245,17 +245,18 @@ impl<P: Engines> Heap<P> {
         let Some((ready, object)) = found else {
             P::fatal(Fault::InvalidFree, address)
         };
-        let Found::Object(cache) = ready.find(object) else {
+        // The gate has looked at the address, and a slab looks again when the object reaches it.
+        let Some(cache) = ready.cache_at(object) else {
             P::fatal(Fault::InvalidFree, address)
         };
-        self.before_cold(ready, address);
+        self.before_cold(ready, cache, address);
         // SAFETY: the caller gives the object up.
         unsafe { ready.slabs.free_slow(cache, object) };
     }
 
     /// What every cold free of an object does first.
-    fn before_cold(&self, ready: &Ready<P>, address: *mut u8) {
-        ready.upkeep();
+    fn before_cold(&self, ready: &Ready<P>, cache: &Cache, address: *mut u8) {
+        ready.upkeep_of_free(cache.sheaf_bytes());
         self.gate
             .raise(ready.slabs.pages().map_limit().load(Relaxed));
         if !(address as usize).is_multiple_of(MIN_ALIGN) {
@@ -452,6 +453,13 @@ impl<P: Engines> Ready<P> {
             P::fatal(Fault::InvalidFree, address.as_ptr());
         }
         Found::Run(pfn, PageCount(descriptor.pages.load(Relaxed) as usize))
+    }
+
+    /// The cache that the page map names for the page of `address`.
+    #[inline]
+    fn cache_at(&self, address: NonNull<u8>) -> Option<&Cache> {
+        let pfn = self.slabs.pages().pfn_of(address.as_ptr())?;
+        self.slabs.cache_of_page(pfn)
     }
 
     /// The cache of the size classes for a request, if one is large enough.

@@ -36,7 +36,7 @@ impl<P: Engines> Ready<P> {
         }
         // SAFETY: as in `alloc_object_of`; obligation 1.
         if !unsafe { P::push(self.slabs.area(), Slot::main(cache.id().index()), object) } {
-            self.upkeep();
+            self.upkeep_of_free(cache.sheaf_bytes());
             // SAFETY: the page map names the cache; obligation 1.
             unsafe {
                 self.slabs.assert_live(cache, object);

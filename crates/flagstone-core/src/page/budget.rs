@@ -58,12 +58,12 @@ impl Budget {
     /// Bytes that stay of free pages after a deep fall to `in_use` bytes.
     ///
     /// Why a 64th: a fall is followed by more frees, not by allocations; at a 32nd and less the
-    /// floor is a visible part of what is left after frees at random. An eighth of the least bound
+    /// floor is a visible part of what is left after frees at random. A 16th of the least bound
     /// keeps small heaps from giving back page by page.
     #[inline]
     #[must_use]
     pub fn floor(&self, in_use: usize) -> usize {
-        (in_use / 64).max(self.min / 8).min(self.bound(in_use))
+        (in_use / 64).max(self.min / 16).min(self.bound(in_use))
     }
 
     /// Bytes of free pages that may stay: the bound less what the others hold, and the floor at

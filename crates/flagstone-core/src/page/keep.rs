@@ -101,7 +101,7 @@ mod tests {
     use crate::page::Retention;
 
     const RULE: Retention = Retention {
-        min_bytes: 8 << 20,
+        min_bytes: 16 << 20,
         share: 64,
     };
     const MIB: usize = (1 << 20) / 4096;
@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn after_a_fall_little_stays_and_less_the_less_is_in_use() {
         let (keep, budget) = (fallen(), Budget::new(&RULE));
-        for (in_use, floor) in [(512, 8), (128, 2), (10, 1)] {
+        for (in_use, floor) in [(512, 8), (128, 2), (64, 1)] {
             assert!(!keep.is_excess(&budget, floor * MIB, in_use * MIB, || 0));
             assert!(keep.is_excess(&budget, floor * MIB + 1, in_use * MIB, || 0));
         }
@@ -129,7 +129,7 @@ mod tests {
         assert!(!budget.affords(1), "a debt");
         assert!(!keep.is_excess(&budget, 8 * MIB, 10 * MIB, || 1));
         assert!(keep.is_excess(&budget, 8 * MIB, 10 * MIB, || 1_000_000_000));
-        assert!(keep.is_excess(&budget, 8 * MIB + 1, 10 * MIB, || 1));
+        assert!(keep.is_excess(&budget, 16 * MIB + 1, 10 * MIB, || 1));
     }
 
     #[test]
@@ -154,10 +154,10 @@ mod tests {
     fn what_is_parked_above_leaves_less_room_for_pages_and_the_floor_at_least() {
         let (keep, budget) = (Keep::new(PageSize::K4), Budget::new(&RULE));
         budget.park(3 << 20);
-        assert_eq!(keep.bound(&budget, 10 * MIB), 5 * MIB);
+        assert_eq!(keep.bound(&budget, 10 * MIB), 13 * MIB);
         budget.park(30 << 20);
         assert_eq!(keep.bound(&budget, 10 * MIB), MIB);
         budget.unpark(33 << 20);
-        assert_eq!(keep.bound(&budget, 10 * MIB), 8 * MIB);
+        assert_eq!(keep.bound(&budget, 10 * MIB), 16 * MIB);
     }
 }

@@ -123,6 +123,11 @@ impl Cache {
         self.sizing.target.load(Relaxed)
     }
 
+    /// Bytes of the objects in a full sheaf.
+    pub(crate) fn sheaf_bytes(&self) -> usize {
+        self.sheaf_capacity() as usize * self.geometry().size()
+    }
+
     /// Slots of the sheaf that lies `nth` among its like, where `target` are wanted.
     pub(crate) fn nth_capacity(&self, target: u32, nth: usize) -> u32 {
         let missing = target - capacity_at_least(target, self.sizing.spread);
