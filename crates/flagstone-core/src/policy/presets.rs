@@ -18,92 +18,40 @@ use crate::base::Order;
 use core::fmt;
 
 /// Every base policy, oldest first, with the kernels it stands for.
+#[rustfmt::skip] // One line each.
 pub const BASES: &[(&str, &str)] = &[
-    (
-        "linux-2.6.24",
-        "SLUB of 2.6.24: a lock per slab, order rule a0, min_partial 5",
-    ),
-    (
-        "slab-2.6.24",
-        "SLAB of 2.6.24: per-CPU arrays, shared array, three slab lists",
-    ),
-    (
-        "linux-2.6.26",
-        "SLUB of 2.6.26: order rule a by possible CPUs, min_partial 5",
-    ),
-    (
-        "linux-3.16",
-        "3.16: order rule a by possible CPUs, cpu partial lists counted in objects",
-    ),
-    (
-        "linux-6.1",
-        "6.1: order rule a by present CPUs, cpu partial lists counted in slabs",
-    ),
+    ("linux-2.6.24", "SLUB of 2.6.24: a lock per slab, order rule a0, min_partial 5"),
+    ("slab-2.6.24", "SLAB of 2.6.24: per-CPU arrays, shared array, three slab lists"),
+    ("linux-2.6.26", "SLUB of 2.6.26: order rule a by possible CPUs, min_partial 5"),
+    ("linux-3.16", "3.16: order rule a by possible CPUs, cpu partial lists counted in objects"),
+    ("linux-6.1", "6.1: order rule a by present CPUs, cpu partial lists counted in slabs"),
     ("linux-6.5", "6.5: the base of the order-4 patch; as 6.1"),
     ("linux-6.6", "6.6: the base of the pageset series; as 6.1"),
     ("linux-6.7", "6.7: order rule b, pageset high auto-tuning"),
-    (
-        "linux-6.12",
-        "6.12: cpu partial slabs no longer frozen, natural kmalloc alignment",
-    ),
-    (
-        "linux-6.18",
-        "6.18: opt-in sheaves, longer wait before high-order drains",
-    ),
-    (
-        "linux-7.0",
-        "7.0: sheaves for nearly all caches, no cpu slab, drains in chunks",
-    ),
-    (
-        "flagstone",
-        "the default: sheaves bounded by bytes, order at most 3, bounded pagesets",
-    ),
+    ("linux-6.12", "6.12: cpu partial slabs no longer frozen, natural kmalloc alignment"),
+    ("linux-6.18", "6.18: opt-in sheaves, longer wait before high-order drains"),
+    ("linux-7.0", "7.0: sheaves for nearly all caches, no cpu slab, drains in chunks"),
+    ("flagstone", "the default: sheaves bounded by bytes, order at most 3, bounded pagesets"),
 ];
 
 /// Every modifier, with what it stands for.
+#[rustfmt::skip] // One line each.
 pub const MODIFIERS: &[(&str, &str)] = &[
-    (
-        "dynamic-min-partial",
-        "2008: min_partial is the logarithm of the size, 5 to 10",
-    ),
-    (
-        "defer-contended-free",
-        "2007: a free that meets contention on its slab waits for a batch",
-    ),
-    (
-        "avoid-contended-slab",
-        "2007: no allocation from a slab that frees contend for",
-    ),
-    (
-        "order4",
-        "2023: largest slab order 4; on 32 CPUs and more twice the objects wanted and kept",
-    ),
-    (
-        "least-waste",
-        "2023: the order with the smallest tail, as published",
-    ),
-    (
-        "least-waste-repaired",
-        "the same, serving objects larger than the largest slab order too",
-    ),
-    (
-        "pcp1",
-        "2023: only consecutive high-order frees drain the pageset",
-    ),
+    ("dynamic-min-partial", "2008: min_partial is the logarithm of the size, 5 to 10"),
+    ("defer-contended-free", "2007: a free that meets contention on its slab waits for a batch"),
+    ("avoid-contended-slab", "2007: no allocation from a slab that frees contend for"),
+    ("order4", "2023: largest slab order 4; on 32 CPUs and more twice the objects wanted and kept"),
+    ("least-waste", "2023: the order with the smallest tail, as published"),
+    ("least-waste-repaired", "the same, serving objects larger than the largest slab order too"),
+    ("pcp1", "2023: only consecutive high-order frees drain the pageset"),
     ("pcp2", "pcp1 and the CPUs' cache slices known"),
-    (
-        "pcp3",
-        "pcp2 and high-order drains waiting for a batch where the cache is large",
-    ),
+    ("pcp3", "pcp2 and high-order drains waiting for a batch where the cache is large"),
     ("pcp4", "pcp3 and the doubling of drains capped"),
     ("pcp5", "pcp4 and doubling refills"),
     ("pcp6", "pcp5 and two marks, high_min and high_max"),
     ("pcp7", "pcp6 and high tuned between them"),
     ("pcp8", "pcp7 and shrinking below the zone's high watermark"),
-    (
-        "pcp9",
-        "pcp8 and frees counted: the whole series as merged for 6.7",
-    ),
+    ("pcp9", "pcp8 and frees counted: the whole series as merged for 6.7"),
 ];
 
 /// A policy name that could not be understood.
