@@ -1,6 +1,8 @@
 //! Whoever builds against Flagstone: from an installed tree and from the Rust crate, each in a folder
 //! of its own, with nothing in the environment but a path.
 
+mod kernel;
+
 use flagstone_tests::{LIMIT, find, finish, is_flagstone, need, other_library, skip};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,6 @@
 //! Packages as their users get them: built, installed into a clean place, and used from there.
 
+mod debian;
 mod wheel;
 
 use flagstone_tests::{LIMIT, finish};

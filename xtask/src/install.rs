@@ -16,10 +16,11 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// The version of everything.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The number in the library's SONAME: one for all versions that a program linked against another may
 /// be run with.
-const ABI: &str = "0";
+pub const ABI: &str = "0";
 
 const USAGE: &str =
     "cargo xtask install [--prefix DIR] [--destdir DIR] [--libdir lib] [--libraries]";

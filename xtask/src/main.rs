@@ -8,6 +8,7 @@
 //!   deny      cargo-deny: licences, sources and advisories of the dependencies
 //!   check     all of them
 //!   install   libraries, headers and the command, for others to build against
+//!   deb       Debian packages of what is installed, with man pages and completions
 //!   wheel     the Python package, with the command and the library inside
 //!   man       man pages and shell completions, for packagers
 //!   portable  not among them: builds and runs for musl and aarch64, as far as the tools are there
@@ -16,6 +17,7 @@
 //! The same checks are ordinary tests of this package, so that `cargo test --workspace` runs
 //! them too. Exit status: 0 nothing found, 1 findings, 2 usage.
 
+mod deb;
 mod deny;
 mod documents;
 mod install;
@@ -39,7 +41,7 @@ use std::process::ExitCode;
 use tree::Finding;
 use tree::Tree;
 
-const USAGE: &str = "usage: cargo xtask layers | tidy | options [--write] | shape | deny | check | man DIR | portable | install ... | wheel ...";
+const USAGE: &str = "usage: cargo xtask layers | tidy | options [--write] | shape | deny | check | man DIR | portable | install ... | deb ... | wheel ...";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -53,6 +55,9 @@ fn main() -> ExitCode {
     }
     if let ["install", words @ ..] = &words[..] {
         return install(&root, words);
+    }
+    if let ["deb", words @ ..] = &words[..] {
+        return outcome("deb", deb::run(&root, words));
     }
     if let ["wheel", words @ ..] = &words[..] {
         return outcome("wheel", wheel::run(&root, words));
