@@ -35,6 +35,16 @@ const VARIABLES: &[(&str, &str, &str)] = &[
         "0 or 1",
         "what `malloc_stats()` prints, at exit",
     ),
+    (
+        "FLAGSTONE_PROFILE",
+        "a file; `%p` in its name is the process's number",
+        "samples where memory comes from; the file is left at exit, for `flagstone profile` (docs/profiles.md)",
+    ),
+    (
+        "FLAGSTONE_PROFILE_INTERVAL",
+        "bytes, 4K to 1024G",
+        "mean bytes between those samples; 512K",
+    ),
 ];
 
 /// Variables of the project's own tools.

@@ -11,7 +11,8 @@
 
 use core::ffi::{c_int, c_void};
 use core::ptr;
-use flagstone_process::report;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use flagstone_process::{profile, report};
 
 unsafe extern "C" {
     fn __cxa_atexit(
@@ -26,16 +27,26 @@ type AtQuickExit = unsafe extern "C" fn(unsafe extern "C" fn(*mut c_void), *mut 
 /// The whole of it, in a C library that keeps it itself (musl).
 type AtQuick = extern "C" fn(extern "C" fn()) -> c_int;
 
-unsafe extern "C" fn at_exit(_argument: *mut c_void) {
+/// The last report and profile, if they were asked for.
+fn end() {
+    profile::finish();
     report::finish();
+}
+
+unsafe extern "C" fn at_exit(_argument: *mut c_void) {
+    end();
 }
 
 extern "C" fn at_quick() {
-    report::finish();
+    end();
 }
 
-/// Registers the handlers. They cannot be registered twice, and refusal only costs the report.
+/// Registers the handlers, once. Refusal only costs the report.
 pub fn register() {
+    static REGISTERED: AtomicBool = AtomicBool::new(false);
+    if REGISTERED.swap(true, Relaxed) {
+        return;
+    }
     // SAFETY: the handlers live as long as the program: the library is never unloaded.
     unsafe { __cxa_atexit(at_exit, ptr::null_mut(), ptr::null_mut()) };
     register_quick();
@@ -60,7 +71,7 @@ fn register_quick() {
 }
 
 fn leave(status: c_int) -> ! {
-    report::finish();
+    end();
     loop {
         // SAFETY: the call does not return.
         unsafe {

@@ -9,7 +9,7 @@ use core::ffi::c_int;
 #[cfg(feature = "preload")]
 use core::ffi::c_void;
 use flagstone_linux::fork::Handler;
-use flagstone_process::{fork, report};
+use flagstone_process::{fork, profile, report};
 
 /// Every registration of the process, under glibc's name for it: ours, then the others.
 #[cfg(feature = "preload")]
@@ -67,6 +67,7 @@ static CONSTRUCTOR: extern "C" fn() = {
         begin();
         find_next();
         report::begin(at_fork, crate::exit::register);
+        profile::begin(at_fork, crate::exit::register);
     }
     construct
 };

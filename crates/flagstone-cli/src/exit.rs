@@ -149,3 +149,11 @@ pub fn restore_sigpipe() {
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
     }
 }
+
+/// Has SIGINT and SIGTERM call `handler`, which only notes it, instead of ending the command.
+pub fn note_interrupts(handler: extern "C" fn(i32)) {
+    for signal in [libc::SIGINT, libc::SIGTERM] {
+        // SAFETY: the handler touches atomics alone.
+        unsafe { libc::signal(signal, handler as *const () as libc::sighandler_t) };
+    }
+}

@@ -129,6 +129,31 @@ impl Process {
         Ok(heaps)
     }
 
+    /// Addresses of what begins with these bytes in writable memory of a file that may carry a heap.
+    pub fn places_of(&self, magic: &[u8; 16]) -> Vec<u64> {
+        let carriers = self.mappings.iter().filter(|file| self.may_carry(file));
+        let in_file = |file: &Mapping| {
+            let offsets = find_all(&self.file_bytes(file), magic);
+            let places = offsets
+                .into_iter()
+                .filter_map(|offset| self.writable_at(file, offset as u64));
+            places.collect::<Vec<_>>()
+        };
+        carriers.flat_map(in_file).collect()
+    }
+
+    /// Where this offset of a file is writable.
+    fn writable_at(&self, file: &Mapping, offset: u64) -> Option<u64> {
+        let holds = |m: &&Mapping| {
+            m.inode == file.inode
+                && m.name == file.name
+                && m.writable
+                && (m.offset..m.offset + (m.end - m.start)).contains(&offset)
+        };
+        let mapping = self.mappings.iter().find(holds)?;
+        Some(mapping.start + (offset - mapping.offset))
+    }
+
     /// Files that are looked into: the program itself, and libraries of our name. Each once: what a
     /// beacon lies in begins with the file's first mapping.
     fn may_carry(&self, mapping: &Mapping) -> bool {
@@ -199,7 +224,8 @@ impl Heap {
     }
 }
 
-fn refusal(pid: u32, error: &io::Error) -> String {
+/// Why a process cannot be looked at.
+pub(crate) fn refusal(pid: u32, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => format!("process {pid}: there is none"),
         io::ErrorKind::PermissionDenied => format!(

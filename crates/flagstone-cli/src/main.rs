@@ -21,6 +21,7 @@ enum Command {
     Host(cmd::host::Args),
     Bench(cmd::bench::Args),
     Run(cmd::run::Args),
+    Profile(cmd::profile::Args),
     Record(cmd::record::Args),
     Replay(cmd::replay::Args),
     #[command(subcommand)]
@@ -60,6 +61,7 @@ fn main() -> ExitCode {
         Command::Host(args) => cmd::host::run(&args),
         Command::Bench(args) => cmd::bench::run(&args),
         Command::Run(args) => cmd::run::run(&args),
+        Command::Profile(args) => cmd::profile::run(&args),
         Command::Record(args) => cmd::record::run(&args),
         Command::Replay(args) => cmd::replay::run(&args),
         Command::Trace(command) => cmd::trace::run(&command),

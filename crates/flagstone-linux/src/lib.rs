@@ -13,13 +13,14 @@
 //!   ├ thread      token and waiting
 //!   ├ clock · entropy · report · fork
 //!   ├ held        what the calling thread holds of the core's locks, as one word
+//!   ├ countdown   bytes to the calling thread's next sample, as one word
 //!   ├ observe · hook                  functions of the face: who looks at the heap, who is told
 //!   ├ beacon      what the command reads and writes in a running process
 //!   ├ process · residency · outside   what the kernel says about this process
 //!   └ sys · text  system calls without errno, files read on the stack
 //! ```
 //!
-//! Nothing here allocates or touches `errno`, and one word is all its thread-local storage; all of it
+//! Nothing here allocates or touches `errno`, and two words are all its thread-local storage; all of it
 //! may run inside a signal handler and before the first constructor.
 //!
 //! [`init`] is called once, by the face, before the heap is built.
@@ -30,6 +31,7 @@ extern crate std;
 
 pub mod beacon;
 pub mod clock;
+pub mod countdown;
 pub mod cpus;
 mod entropy;
 pub mod filter;

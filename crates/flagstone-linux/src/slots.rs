@@ -60,7 +60,9 @@ impl Place {
     }
 }
 
-pub use crate::rseq::{DENSE_OFFSET, INDEX_OFFSET, MM_CID_BEHIND};
+pub use crate::rseq::{
+    COUNTED_OFFSET, DENSE_OFFSET, INDEX_OFFSET, MM_CID_BEHIND, POP_OFFSET, divert,
+};
 
 /// The place for the next heap that asks for slots, if one was offered.
 static OFFERED: AtomicPtr<Place> = AtomicPtr::new(core::ptr::null_mut());

@@ -3,8 +3,8 @@
 //! The fast halves are inlined into a face (`static_heap().alloc_fast`, `free_fast`); what they do
 //! not let pass comes here. None of these is generic, so that a face has no copy of the allocator.
 
-use crate::Linux;
 use crate::init::{heap, static_heap};
+use crate::{Linux, profile};
 use core::ptr::NonNull;
 use flagstone_core::heap::Freed;
 use flagstone_core::platform::{Fault, Platform};
@@ -12,6 +12,22 @@ use flagstone_core::platform::{Fault, Platform};
 /// What the fast half of an allocation did not serve.
 #[cold]
 pub fn alloc_cold(size: usize) -> Option<NonNull<u8>> {
+    if profile::is_asked() {
+        return profile::alloc(size);
+    }
+    heap().and_then(|heap| heap.alloc_cold(size))
+}
+
+/// An allocation that a fast half counted for a profile, and found due.
+#[cold]
+pub fn alloc_due(size: usize) -> Option<NonNull<u8>> {
+    profile::alloc_due(size)
+}
+
+/// An allocation that a fast half counted for a profile, and did not serve.
+#[cold]
+pub fn alloc_counted(size: usize) -> Option<NonNull<u8>> {
+    profile::follow();
     heap().and_then(|heap| heap.alloc_cold(size))
 }
 
@@ -36,11 +52,17 @@ pub fn alloc_zeroed(size: usize) -> Option<NonNull<u8>> {
 
 #[cold]
 fn zeroed_cold(size: usize) -> Option<NonNull<u8>> {
+    if profile::is_asked() {
+        return profile::alloc_zeroed(size);
+    }
     heap().and_then(|heap| heap.alloc_zeroed(size))
 }
 
 /// A block of at least `size` bytes at a multiple of `align`, a power of two.
 pub fn alloc_aligned(align: usize, size: usize) -> Option<NonNull<u8>> {
+    if profile::is_asked() {
+        return profile::alloc_aligned(align, size);
+    }
     heap().and_then(|heap| heap.alloc_aligned(align, size))
 }
 
@@ -52,6 +74,9 @@ pub fn alloc_aligned(align: usize, size: usize) -> Option<NonNull<u8>> {
 pub unsafe fn free_cold(address: *mut u8) {
     if address.is_null() {
         return;
+    }
+    if profile::is_asked() {
+        profile::freed(address);
     }
     match heap() {
         // SAFETY: obligation 1.
@@ -92,6 +117,9 @@ pub unsafe fn free(address: *mut u8) {
 /// # Safety
 /// 1. As for [`free_cold`].
 pub unsafe fn free_within(address: *mut u8, least: usize, most: usize) {
+    if profile::is_asked() {
+        profile::freed(address);
+    }
     // SAFETY: obligation 1.
     unsafe { static_heap().free_within(address, least, most) };
 }
@@ -101,6 +129,10 @@ pub unsafe fn free_within(address: *mut u8, least: usize, most: usize) {
 /// # Safety
 /// 1. `address` is a live block's; after success the old address is not used.
 pub unsafe fn realloc(address: NonNull<u8>, size: usize) -> Option<NonNull<u8>> {
+    if profile::is_asked() {
+        // SAFETY: obligation 1.
+        return unsafe { profile::realloc(address, size) };
+    }
     // SAFETY: obligation 1.
     heap().and_then(|heap| unsafe { heap.realloc(address, size) })
 }

@@ -1,6 +1,6 @@
 //! The process confines itself to some system calls: from then on the heap makes none but those for memory.
 
-use crate::{fork, report};
+use crate::{fork, profile, report};
 use flagstone_core::heap::Heap;
 use flagstone_linux::filter;
 
@@ -10,6 +10,7 @@ use flagstone_linux::filter;
 pub fn begin() {
     if fork::in_its_process() {
         report::before_filter();
+        profile::before_filter();
         if let Some(ready) = crate::heap().and_then(Heap::ready_if_built) {
             ready.slabs().look_at_means();
         }

@@ -13,6 +13,7 @@
 //! where the program runs with more rights than its caller (AT_SECURE).
 
 use crate::line::Line;
+use crate::profile::{MEAN_MAX, MEAN_MIN};
 use core::ffi::{CStr, c_char};
 use core::fmt::Write;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +22,7 @@ use flagstone_core::policy::Policy;
 /// What every variable of ours starts with.
 const PREFIX: &str = "FLAGSTONE_";
 /// Variables that other parts read: `flagstone run`, `record` and `bench`, the build.
-const FOREIGN: [&str; 4] = ["RUN_", "RECORD", "LIB", "PEERS"];
+const FOREIGN: [&str; 5] = ["RUN_", "RECORD", "PROFILE", "LIB", "PEERS"];
 /// Longest option name or converted value, in bytes.
 const WORD: usize = 64;
 
@@ -48,6 +49,28 @@ pub fn directory() -> Option<&'static [u8]> {
 /// Whether `flagstone run` wants a sample of every forked process at its start: `FLAGSTONE_RUN_ALL`.
 pub fn every_process() -> bool {
     run_value(b"RUN_ALL=") == Some(b"1")
+}
+
+/// The file that a heap profile goes to, if one is wanted: `FLAGSTONE_PROFILE`.
+#[inline]
+pub fn profile() -> Option<&'static [u8]> {
+    run_value(b"PROFILE=")
+}
+
+/// The mean bytes between its samples, if that is said: `FLAGSTONE_PROFILE_INTERVAL`.
+pub fn profile_interval() -> Option<u64> {
+    let given = core::str::from_utf8(run_value(b"PROFILE_INTERVAL=")?).ok()?;
+    let mut digits = Line::new();
+    let mean = plain_number(given, &mut digits).parse::<u64>().ok();
+    let mean = mean.filter(|mean| (MEAN_MIN..=MEAN_MAX).contains(mean));
+    if mean.is_none() {
+        complain(
+            "FLAGSTONE_PROFILE_INTERVAL",
+            given,
+            &"not from 4K to 1T bytes",
+        );
+    }
+    mean
 }
 
 fn run_value(name: &[u8]) -> Option<&'static [u8]> {

@@ -68,4 +68,5 @@ extern "C" fn child() {
     static_heap().fork_child();
     crate::control::forget();
     note_process();
+    crate::profile::forked();
 }

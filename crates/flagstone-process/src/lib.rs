@@ -10,6 +10,7 @@
 //!   objects  typed caches
 //!   fork     handlers around fork                 line     text without allocation
 //!   report   where the memory went, for `flagstone run`
+//!   profile  where its memory comes from, by samples
 //!   confine  a system-call filter comes
 //!   start    what a program with the heap linked in runs before `main`
 //! ```
@@ -30,6 +31,7 @@ mod init;
 pub mod knobs;
 pub mod line;
 pub mod objects;
+pub mod profile;
 pub mod report;
 pub mod start;
 

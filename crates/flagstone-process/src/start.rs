@@ -3,9 +3,10 @@
 //! A library that is put before the C library begins otherwise: it stands between the program and
 //! the C library's registrations (`flagstone_abi`).
 
-use crate::{fork, report};
+use crate::{fork, profile, report};
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use flagstone_linux::fork::Handler;
 
 unsafe extern "C" {
@@ -18,10 +19,15 @@ unsafe extern "C" {
 }
 
 unsafe extern "C" fn finish(_argument: *mut c_void) {
+    profile::finish();
     report::finish();
 }
 
 fn at_exit() {
+    static REGISTERED: AtomicBool = AtomicBool::new(false);
+    if REGISTERED.swap(true, Relaxed) {
+        return;
+    }
     // SAFETY: the handler lives as long as the program. Refusal only costs the report.
     unsafe { __cxa_atexit(finish, null_mut(), null_mut()) };
 }
@@ -34,4 +40,5 @@ fn at_fork(prepare: Handler, parent: Handler, child: Handler) -> c_int {
 pub extern "C" fn begin_in_program() {
     fork::register(at_fork);
     report::begin(at_fork, at_exit);
+    profile::begin(at_fork, at_exit);
 }

@@ -44,6 +44,15 @@ pub fn new_plain(size: usize) -> *mut c_void {
     new(MIN_ALIGN, size)
 }
 
+/// `operator new` after one attempt, which `block` came from.
+#[cfg(target_arch = "x86_64")]
+pub fn new_from(block: Option<NonNull<u8>>, size: usize) -> *mut c_void {
+    match block {
+        Some(block) => block.as_ptr().cast(),
+        None => new_again(MIN_ALIGN, size),
+    }
+}
+
 #[inline(always)]
 fn new_nothrow(align: Align, size: usize) -> *mut c_void {
     match fast(align, size) {

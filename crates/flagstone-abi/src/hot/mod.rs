@@ -6,6 +6,8 @@
 //! usual case: what the gate or the slot does not let pass goes to the functions below. These are
 //! complete, made of the portable gate and steps, and serve everywhere else.
 
+#[cfg(target_arch = "x86_64")]
+use crate::c_abi::or_null;
 use crate::c_abi::{allocate, release};
 use crate::cxx;
 use core::ffi::c_void;
@@ -49,4 +51,32 @@ unsafe extern "C" fn free_marked(address: *mut c_void) {
 #[cfg_attr(not(target_arch = "x86_64"), inline(always))]
 extern "C" fn new_anyhow(size: usize) -> *mut c_void {
     cxx::new_plain(size)
+}
+
+/// What is left of `malloc` when the countdown to a profile's next sample has run out.
+#[cfg(target_arch = "x86_64")]
+#[inline(never)]
+extern "C" fn malloc_due(size: usize) -> *mut c_void {
+    or_null(flagstone_process::blocks::alloc_due(size))
+}
+
+/// What is left of `malloc` when the size was counted and the sheaf is empty.
+#[cfg(target_arch = "x86_64")]
+#[inline(never)]
+extern "C" fn malloc_missed(size: usize) -> *mut c_void {
+    or_null(flagstone_process::blocks::alloc_counted(size))
+}
+
+/// As [`malloc_due`], of `operator new`.
+#[cfg(target_arch = "x86_64")]
+#[inline(never)]
+extern "C" fn new_due(size: usize) -> *mut c_void {
+    cxx::new_from(flagstone_process::blocks::alloc_due(size), size)
+}
+
+/// As [`malloc_missed`], of `operator new`.
+#[cfg(target_arch = "x86_64")]
+#[inline(never)]
+extern "C" fn new_missed(size: usize) -> *mut c_void {
+    cxx::new_from(flagstone_process::blocks::alloc_counted(size), size)
 }

@@ -5,6 +5,7 @@
 //!   free     in the near span ─► page map ─► start? ─► mark on ─► push ─► ret    ▸ marked: free_anyhow
 //!                                                                                ▸ full: free_marked
 //!   far      the same with the gate, and the distance to the area loaded, where the near gate is shut
+//!   counted  from far, while a profile is taken: countdown ─► pop ─► mark off ─► ret   ▸ due: malloc_due
 //! ```
 //!
 //! What the time goes into is memory instructions, and the lines of decoded instructions that a
@@ -20,8 +21,15 @@
 //! the kernel keeps no `mm_cid` (before Linux 6.3), and where the slots are not at the place. The
 //! far functions find `DENSE_OFFSET` zero, or the place all zeroes, hence absent. Either way
 //! everything goes to the functions that find their way.
+//!
+//! While a profile is taken (`flagstone_process::profile`) sizes are diverted: the near gate is shut for
+//! them, and far finds `POP_OFFSET` zero. Then the counted functions, which have the distance from
+//! `COUNTED_OFFSET`, subtract the size from the thread's countdown and go on as far does.
 
-use super::{free_anyhow, free_marked, malloc_anyhow, new_anyhow};
+use super::{
+    free_anyhow, free_marked, malloc_anyhow, malloc_due, malloc_missed, new_anyhow, new_due,
+    new_missed,
+};
 use core::arch::naked_asm;
 use core::ffi::c_void;
 use core::mem::offset_of;
@@ -29,7 +37,7 @@ use core::mem::offset_of;
 use flagstone_core::heap::NEAR_MAX;
 use flagstone_core::heap::{Gate, MARK_AT, TABLE_MAX};
 use flagstone_core::platform::{CPU_STRIDE, ENTRY_UNUSED, MAX_CACHES};
-use flagstone_linux::slots::{DENSE_OFFSET, MM_CID_BEHIND};
+use flagstone_linux::slots::{COUNTED_OFFSET, DENSE_OFFSET, MM_CID_BEHIND, POP_OFFSET};
 use flagstone_linux::{rseq_pop, rseq_push, rseq_sequence};
 #[cfg(flagstone_near)]
 use flagstone_process::CS_OFFSET;
@@ -47,7 +55,7 @@ const _: () = assert!(offset_of!(Store, heap) == 0, "the gate is first");
 
 /// What `malloc` does with the gate, the distance to the area loaded.
 macro_rules! malloc_far {
-    ($anyhow:path) => {
+    ($anyhow:path, $counted:path) => {
         naked_asm!(
             "cmp rdi, {size_max}",
             "ja {anyhow}",
@@ -57,7 +65,7 @@ macro_rules! malloc_far {
             "lea rcx, [rip + {store} + {slots}]",
             "movzx esi, byte ptr [rcx + rax + {classes}]",
             "test r8, r8",
-            "jz {anyhow}",
+            "jz {counted}",
             rseq_sequence!("r9", "r8"; rseq_pop!(
                 "r8 + {index}", "rcx", "rsi", "r10", "r9", "rax", "{anyhow}", ""
             )),
@@ -68,23 +76,62 @@ macro_rules! malloc_far {
             store = sym STORE,
             slots = const SLOTS_AT,
             classes = const Gate::CLASSES_AT as isize - SLOTS_AT as isize,
-            dense = sym DENSE_OFFSET,
+            dense = sym POP_OFFSET,
             index = const MM_CID_BEHIND,
             anyhow = sym $anyhow,
+            counted = sym $counted,
         )
     };
 }
 
+macro_rules! counting {
+    ($($(#[$doc:meta])* $name:ident or $anyhow:path, $due:path, $missed:path;)*) => {$(
+        $(#[$doc])*
+        ///
+        /// Reached from the far form alone, with the first index's slots in `rcx` and the cache in `rsi`.
+        #[unsafe(link_section = ".text.hot.flagstone_counted")]
+        #[unsafe(naked)]
+        extern "C" fn $name(size: usize) -> *mut c_void {
+            naked_asm!(
+                "mov r8, qword ptr [rip + {dense}]",
+                "test r8, r8",
+                "jz {anyhow}",
+                "mov rax, qword ptr [rip + flagstone_countdown@GOTTPOFF]",
+                "sub qword ptr fs:[rax], rdi",
+                "jbe {due}",
+                rseq_sequence!("r9", "r8"; rseq_pop!(
+                    "r8 + {index}", "rcx", "rsi", "r10", "r9", "rax", "{missed}", ""
+                )),
+                "mov dword ptr [rax + {mark}], 0",
+                "ret",
+                mark = const MARK_AT,
+                dense = sym COUNTED_OFFSET,
+                index = const MM_CID_BEHIND,
+                anyhow = sym $anyhow,
+                due = sym $due,
+                missed = sym $missed,
+            )
+        }
+    )*};
+}
+
+counting! {
+    /// `malloc` while a profile is taken.
+    malloc_counted or malloc_anyhow, malloc_due, malloc_missed;
+    /// `operator new` while a profile is taken.
+    new_counted or new_anyhow, new_due, new_missed;
+}
+
 macro_rules! allocating {
     ($($(#[$doc:meta])* $name:ident in $section:literal or $far:ident in $far_section:literal
-       or $anyhow:path;)*) => {$(
+       or $anyhow:path, $counted:path;)*) => {$(
         $(#[$doc])*
         #[cfg(not(flagstone_near))]
         #[unsafe(link_section = $section)]
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         pub extern "C" fn $name(size: usize) -> *mut c_void {
-            malloc_far!($anyhow)
+            malloc_far!($anyhow, $counted)
         }
 
         $(#[$doc])*
@@ -135,7 +182,7 @@ macro_rules! allocating {
         #[unsafe(link_section = $far_section)]
         #[unsafe(naked)]
         extern "C" fn $far(size: usize) -> *mut c_void {
-            malloc_far!($anyhow)
+            malloc_far!($anyhow, $counted)
         }
     )*};
 }
@@ -267,15 +314,15 @@ unsafe extern "C" fn free_far(address: *mut c_void) {
 allocating! {
     /// C23 7.24.3.6. A size of zero gives a block of its own.
     malloc in ".text.hot.flagstone_malloc"
-        or malloc_far in ".text.hot.flagstone_far_malloc" or malloc_anyhow;
+        or malloc_far in ".text.hot.flagstone_far_malloc" or malloc_anyhow, malloc_counted;
     #[doc = "`operator new(size_t)`."]
     #[allow(non_snake_case, reason = "mangled names")]
     _Znwm in ".text.hot.flagstone_new"
-        or new_far in ".text.hot.flagstone_far_new" or new_anyhow;
+        or new_far in ".text.hot.flagstone_far_new" or new_anyhow, new_counted;
     #[doc = "`operator new[](size_t)`."]
     #[allow(non_snake_case, reason = "mangled names")]
     _Znam in ".text.hot.flagstone_new_array"
-        or new_array_far in ".text.hot.flagstone_far_new" or new_anyhow;
+        or new_array_far in ".text.hot.flagstone_far_new" or new_anyhow, new_counted;
 }
 
 freeing! {

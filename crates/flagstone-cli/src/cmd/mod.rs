@@ -5,6 +5,7 @@ pub mod check;
 pub mod completions;
 pub mod host;
 pub mod plan;
+pub mod profile;
 pub mod record;
 pub mod replay;
 pub mod reproduce;

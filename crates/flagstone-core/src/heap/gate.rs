@@ -23,7 +23,7 @@ use crate::platform::MAX_CACHES;
 use core::mem::offset_of;
 use core::ptr::NonNull;
 use core::sync::atomic::{
-    AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize,
+    AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
 
@@ -99,8 +99,10 @@ pub struct Gate {
     page_shift: AtomicUsize,
     /// Bytes from the base that pass the near gate; zero: closed.
     near_span: AtomicUsize,
-    /// Whether the near gate follows the gate.
+    /// Whether the near gate follows the gate, and lets larger sizes pass.
     near: AtomicBool,
+    near_sizes: AtomicBool,
+    size_end_open: AtomicU32,
     strides: [Stride; MAX_CACHES],
     /// The near gate's classes, one byte for each size; zero: does not pass.
     near_classes: [AtomicU8; NEAR_MAX + 1],
@@ -122,7 +124,7 @@ impl Gate {
     /// Where [`Gate::raise`] stores how many bytes from the base pass the near gate.
     pub const NEAR_SPAN_AT: usize = offset_of!(Self, near_span);
     /// Where it says, by a byte that is not zero, that the near gate is open.
-    pub const NEAR_AT: usize = offset_of!(Self, near);
+    pub const NEAR_AT: usize = offset_of!(Self, near_sizes);
     /// Where the near gate's classes are, a byte for each size up to [`NEAR_MAX`].
     pub const NEAR_CLASSES_AT: usize = offset_of!(Self, near_classes);
     /// Where the strides are, eight bytes for each cache: the multiplier, with the mask in its
@@ -148,6 +150,8 @@ impl Gate {
             page_shift: AtomicUsize::new(0),
             near_span: AtomicUsize::new(0),
             near: AtomicBool::new(false),
+            near_sizes: AtomicBool::new(false),
+            size_end_open: AtomicU32::new(0),
             near_classes: [const { AtomicU8::new(0) }; NEAR_MAX + 1],
             strides: [const { Stride::new() }; MAX_CACHES],
             classes: ClassTable::new(),
@@ -174,22 +178,31 @@ impl Gate {
         self.page_map.store(page_map.as_ptr(), Relaxed);
         self.area.store(area.base().as_ptr(), Relaxed);
         self.page_shift.store(page_shift as usize, Relaxed);
+        self.size_end_open.store(size_max as u32 + 1, Relaxed);
         self.size_end.store(size_max + 1, Release);
     }
 
     /// Opens the near gate of an open gate, for a platform whose slots lie where the fast path
     /// that reads it expects them. A gate that is closed stays closed, the near one too.
     pub fn open_near(&self) {
-        if self.size_end.load(Relaxed) == 0 {
+        if self.size_end_open.load(Relaxed) == 0 {
             return;
         }
-        for (size, near) in self.near_classes.iter().enumerate() {
-            if let Some((id, _)) = self.admit_size(size) {
-                near.store(id as u8, Release);
-            }
-        }
-        self.near.store(true, Release);
+        self.near.store(true, Relaxed);
+        self.divert(self.size_end.load(Relaxed) == 0);
         self.raise(self.span.load(Relaxed));
+    }
+
+    /// Sends all sizes of an open gate to the slow half, or ends that. Addresses pass as before.
+    pub fn divert(&self, divert: bool) {
+        let end = self.size_end_open.load(Relaxed) * u32::from(!divert);
+        self.size_end.store(end as usize, Release);
+        let open = self.near.load(Relaxed) && !divert;
+        for (size, near) in self.near_classes.iter().enumerate() {
+            let admitted = self.admit_size(size).filter(|_| open);
+            near.store(admitted.map_or(0, |(id, _)| id as u8), Release);
+        }
+        self.near_sizes.store(open, Release);
     }
 
     /// Lets addresses pass up to `limit` bytes from the base: the page map grows with the heap.
@@ -197,7 +210,7 @@ impl Gate {
     /// written only where something differs.
     #[inline]
     pub fn raise(&self, limit: usize) -> bool {
-        if self.size_end.load(Relaxed) == 0 {
+        if self.size_end_open.load(Relaxed) == 0 {
             return false;
         }
         let far = update(&self.span, limit);
@@ -316,6 +329,13 @@ mod tests {
         for size in 0..=NEAR_MAX {
             assert_eq!(Some(near(size)), gate.admit_size(size).map(|(id, _)| id));
         }
+        let one = near(1);
+        gate.divert(true);
+        assert!(gate.admit_size(1).is_none() && near(1) == 0 && !gate.near_sizes.load(Relaxed));
+        assert!(gate.raise(1 << 16), "addresses pass as before");
+        assert_eq!(gate.near_span.load(Relaxed), 1 << 16);
+        gate.divert(false);
+        assert_eq!((near(1), gate.near_sizes.load(Relaxed)), (one, true));
     }
 
     #[test]

@@ -69,6 +69,19 @@ impl<P: Engines> Heap<P> {
         self.gate.open_near();
     }
 
+    /// Sends every allocation to the cold half, or ends that: [`Gate::divert`].
+    pub fn divert(&self, divert: bool) {
+        self.gate.divert(divert);
+    }
+
+    /// [`Heap::alloc_fast`] behind a diverted gate.
+    pub fn alloc_behind(&self, size: usize) -> Option<NonNull<u8>> {
+        let ready = self.ready_if_built()?;
+        let cache = ready.cache_for(&self.gate, size)?;
+        // SAFETY: the area is ours, the id a cache's, and then the object ours.
+        unsafe { P::pop(ready.slabs.area(), Slot::main(cache.id().index())).map(|o| handed_out(o)) }
+    }
+
     /// A block of at least `size` bytes, aligned to [`MIN_ALIGN`]; `None` when memory is
     /// exhausted.
     #[inline(always)]
@@ -136,12 +149,9 @@ impl<P: Engines> Heap<P> {
             Some(cache) => {
                 cache.sample(size);
                 ready.upkeep();
-                let object = || {
-                    if P::fast_slots() {
-                        ready.slabs.alloc_slow(cache)
-                    } else {
-                        ready.slabs.alloc(cache)
-                    }
+                let object = || match P::fast_slots() && self.gate.admit_size(size).is_some() {
+                    true => ready.slabs.alloc_slow(cache),
+                    false => ready.slabs.alloc(cache),
                 };
                 let object = object().or_else(|| ready.after_reclaim(object));
                 // SAFETY: the object is ours.
@@ -338,7 +348,11 @@ impl<P: Engines> Heap<P> {
                 self.assert_not_freed(ready, cache, object);
                 Some(Room::of(cache.usable_size()))
             }
-            Found::Run(_, pages) => Some(Room::of(pages.bytes(P::page_size()))),
+            Found::Run(pfn, pages) => {
+                let usable = pages.bytes(P::page_size());
+                let asked = ready.slabs.pages().descriptor(pfn).spare.load(Relaxed) as usize;
+                Some(Room { usable, asked })
+            }
             Found::Outside => match ready.huge_at(object) {
                 // A signal handler's small block may be one, and far larger than asked for.
                 Ok(Some(block)) => Some(Room {
@@ -520,7 +534,7 @@ impl<P: Engines> Ready<P> {
 
     /// A block of whole pages with an alignment. Blocks start at a multiple of their own size,
     /// so a run cut from a block of at least `align` bytes is aligned.
-    pub(super) fn alloc_aligned_pages(&self, align: usize, size: usize) -> Option<NonNull<u8>> {
+    pub fn alloc_aligned_pages(&self, align: usize, size: usize) -> Option<NonNull<u8>> {
         let page_size = P::page_size();
         let pages = page_size.pages_for(size.max(1));
         let block_pages = pages.max(page_size.pages_for(align));

@@ -63,6 +63,10 @@ pub static INDEX_OFFSET: AtomicIsize = AtomicIsize::new(0);
 /// The same as `CS_OFFSET` where the index is `mm_cid`, which lies [`MM_CID_BEHIND`] bytes behind:
 /// for fast paths that save the look at a second distance. Zero elsewhere.
 pub static DENSE_OFFSET: AtomicIsize = AtomicIsize::new(0);
+/// `DENSE_OFFSET` as the fast path of allocations reads it: zero also while they are diverted.
+pub static POP_OFFSET: AtomicIsize = AtomicIsize::new(0);
+/// The same for the form of that path which counts bytes: zero unless allocations are diverted.
+pub static COUNTED_OFFSET: AtomicIsize = AtomicIsize::new(0);
 /// Bytes from `rseq_cs` to `mm_cid`.
 pub const MM_CID_BEHIND: isize = MM_CID - RSEQ_CS;
 /// Indexes that exist: `exchange` installs no sheaf at or above it.
@@ -116,8 +120,18 @@ pub fn start(count: u32) {
     INDEX_OFFSET.store(area + index, Ordering::Relaxed);
     if index == MM_CID {
         DENSE_OFFSET.store(area + RSEQ_CS, Ordering::Relaxed);
+        POP_OFFSET.store(area + RSEQ_CS, Ordering::Relaxed);
     }
     CS_OFFSET.store(area + RSEQ_CS, Ordering::Release);
+}
+
+/// Sends allocations from their fast path to the form of it that counts, or back.
+#[cold]
+pub fn divert(divert: bool) {
+    let dense = DENSE_OFFSET.load(Ordering::Relaxed);
+    let (plain, counted) = if divert { (0, dense) } else { (dense, 0) };
+    COUNTED_OFFSET.store(counted, Ordering::Relaxed);
+    POP_OFFSET.store(plain, Ordering::Relaxed);
 }
 
 /// Keeps `exchange` away from an index until [`open`]; `false` if another is kept away already.

@@ -27,7 +27,7 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering::
 use document::{Moment, Sample};
 use flagstone_core::heap::{Heap, Ready};
 use flagstone_core::platform::Platform;
-use flagstone_core::stats::{Line, Residency, each_owned_part};
+use flagstone_core::stats::{Everything, Line, Residency, each_owned_part};
 use flagstone_linux::filter::{self, Permit};
 use flagstone_linux::outside::Sorter;
 use flagstone_linux::process::Mapping;
@@ -190,6 +190,18 @@ pub fn before_filter() {
     {
         sample(ready, &mut room, Moment::Running);
     }
+}
+
+/// Bytes that the program asked for and holds, resident or not; zero if another sample is being taken.
+pub fn bytes_asked_for(ready: &Ready<Linux>) -> u64 {
+    let Some(mut room) = ROOM.enter() else {
+        return 0;
+    };
+    let found = room.survey.take(ready, &mut Everything);
+    let ledger = &room.survey.ledger;
+    let asked = [Line::Live, Line::Runs, Line::Huge];
+    let lines = ledger.lines().filter(|(line, _)| asked.contains(line));
+    lines.map(|(_, bytes)| bytes * u64::from(found)).sum()
 }
 
 /// Resident bytes of a mapping that are the heap's. The kernel may have joined ours with a

@@ -19,9 +19,10 @@ mod html;
 pub(super) mod program;
 pub(crate) mod reports;
 mod settings;
-mod timeline;
+pub(super) mod timeline;
 pub(crate) mod view;
 
+use super::profile;
 use crate::args::Json;
 use crate::exit::{Failure, Outcome};
 use crate::{outfile, preload};
@@ -44,6 +45,7 @@ use std::process::ExitCode;
 #[command(after_help = "Examples:
   flagstone run -- python3 -c 'print(sum(range(10**6)))'
   flagstone run --html memory.html -- python3 service.py
+  flagstone run --profile heap.pb.gz -- python3 service.py
   flagstone run --all -- gunicorn app:main
   flagstone run --compare glibc,flagstone,linux-7.0 -- sort big.txt
   flagstone run --policy linux-7.0 --set barn_full=2 --json ledger.json -- sort big.txt")]
@@ -59,13 +61,19 @@ pub struct Args {
     /// Write a self-contained HTML report to F: the answer, memory over time, ledger, caches
     #[arg(long, value_name = "F")]
     html: Option<PathBuf>,
+    /// Sample where its memory comes from; write that to F in pprof's format (docs/profiles.md)
+    #[arg(long, value_name = "F")]
+    profile: Option<PathBuf>,
+    /// Mean bytes between those samples [default: 512K]
+    #[arg(long, value_name = "BYTES", requires = "profile", value_parser = profile::interval)]
+    profile_interval: Option<u64>,
     /// Show every process that the command starts, with a ledger each
     #[arg(long)]
     all: bool,
     /// Run the command on several allocators in turns and show one table: glibc, allocators that
     /// bench --list finds, libraries by path, policies with any :key=value; its output is dropped
     #[arg(long, value_name = "A,B", value_delimiter = ',', num_args = 1,
-          conflicts_with_all = ["policy", "set", "all", "quiet", "html"])]
+          conflicts_with_all = ["policy", "set", "all", "quiet", "html", "profile"])]
     compare: Vec<String>,
     /// Runs on each allocator, with --compare
     #[arg(long, value_name = "N", default_value_t = 7, requires = "compare",
@@ -100,7 +108,11 @@ pub fn run(args: &Args) -> Outcome {
     if let Some(file) = args.json.path() {
         outfile::writable("run: --json", file)?;
     }
-    outfile::all_writable("run", args.json.path(), &[args.html.as_deref()])?;
+    outfile::all_writable(
+        "run",
+        args.json.path(),
+        &[args.html.as_deref(), args.profile.as_deref()],
+    )?;
     let output = match args.json.to_stdout() {
         true => child::Output::Error,
         false => child::Output::Own,
@@ -119,7 +131,16 @@ pub fn run(args: &Args) -> Outcome {
     let all = args
         .all
         .then(|| ("FLAGSTONE_RUN_ALL".into(), Some("1".into())));
-    let variables: Vec<_> = set.chain(removed).chain([report]).chain(all).collect();
+    let profiles = match &args.profile {
+        Some(_) => Some(reports::Directory::new()?),
+        None => None,
+    };
+    let sampled = profiles
+        .iter()
+        .flat_map(|folder| profile::variables(folder.path(), args.profile_interval))
+        .map(|(name, value)| (name.into(), Some(value)));
+    let variables = set.chain(removed).chain([report]).chain(all);
+    let variables: Vec<_> = variables.chain(sampled).collect();
     let ended = match child::run(&child::Start {
         program: &program,
         command: &args.command,
@@ -147,6 +168,9 @@ pub fn run(args: &Args) -> Outcome {
     }
     if !args.quiet {
         view::print(&outcome, &found);
+    }
+    if let (Some(file), Some(folder)) = (&args.profile, &profiles) {
+        profile::of_run(folder.path(), ended.process, file, args.quiet)?;
     }
     Ok(ExitCode::from(ended.code()))
 }

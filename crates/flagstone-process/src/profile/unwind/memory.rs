@@ -1,0 +1,77 @@
+//! Reading stacks without a fault.
+//!
+//! A walk may come to the end of a stack: of a coroutine whose first frame says nothing, or along a frame pointer that
+//! is none. So each page is asked for before it is read for the first time. The question is a futex call that compares a
+//! word and moves no waiter (`FUTEX_CMP_REQUEUE` of none): the kernel reads the word and answers with a fault where it
+//! cannot. It changes nothing, and every filter that lets a malloc wait for a lock lets it pass.
+
+use core::sync::atomic::AtomicU32;
+use flagstone_linux::sys;
+
+/// The smallest page of any machine: a smaller step than the real one costs calls, never correctness.
+const PAGE: u64 = 4096;
+
+/// What is known to be readable.
+#[derive(Debug)]
+pub struct Memory {
+    low: u64,
+    high: u64,
+}
+
+impl Memory {
+    /// Beginning with the page of the stack pointer, which is in use.
+    pub fn new(sp: u64) -> Self {
+        let low = sp & !(PAGE - 1);
+        Self {
+            low,
+            high: low + PAGE,
+        }
+    }
+
+    /// The word at `address`; `None` if it cannot be read or is not aligned.
+    #[inline]
+    pub fn read(&mut self, address: u64) -> Option<u64> {
+        if !address.is_multiple_of(8) || address < PAGE {
+            return None;
+        }
+        if !(self.low..self.high).contains(&address) && !self.extend(address) {
+            return None;
+        }
+        let place: *const u64 = core::ptr::with_exposed_provenance(address as usize);
+        // SAFETY: an aligned word of a page that was found readable; the pages of a stack that is in use stay. What
+        // other code wrote there may be anything.
+        Some(unsafe { place.read_volatile() })
+    }
+
+    #[cold]
+    fn extend(&mut self, address: u64) -> bool {
+        let page = address & !(PAGE - 1);
+        if !is_readable(page) {
+            return false;
+        }
+        if page == self.high {
+            self.high += PAGE;
+        } else {
+            (self.low, self.high) = (page, page + PAGE);
+        }
+        true
+    }
+}
+
+/// Whether the word at `address` can be read.
+fn is_readable(address: u64) -> bool {
+    /// Where no waiter is moved to.
+    static NOWHERE: AtomicU32 = AtomicU32::new(0);
+    let operation = libc::FUTEX_CMP_REQUEUE | libc::FUTEX_PRIVATE_FLAG;
+    let arguments = [
+        address as usize,
+        operation as usize,
+        0,
+        0,
+        NOWHERE.as_ptr().expose_provenance(),
+        0x5EED,
+    ];
+    // SAFETY: wakes and moves no waiter, writes nothing.
+    let answer = unsafe { sys::call(libc::SYS_futex, arguments) };
+    !sys::is_error(answer, libc::EFAULT) && !sys::is_error(answer, libc::EINVAL)
+}
