@@ -1,13 +1,14 @@
 //! Building a heap in place, once, whoever comes first (stage.rs).
 
 use super::class::usable_classes;
-use super::falls::{DEEP, Falls, SHALLOW};
-use super::fork::Forking;
+use super::falls::{DEEP, SHALLOW};
+use super::forking::Forking;
 use super::gate::Gate;
 use super::heap::Heap;
 use super::huge_table::HugeTable;
-use super::last_resort::LastResort;
 use super::mark::MARK_AT;
+use super::ready::Ready;
+use super::refusals::Refusals;
 use super::stage::Turn;
 use super::strays::Strays;
 use super::unlisted::Unlisted;
@@ -25,28 +26,6 @@ pub struct HeapConfig {
     pub policy: Policy,
     /// Address space wished for the page layer, in bytes; less is taken if refused.
     pub span_bytes: usize,
-}
-
-/// A heap's parts, once built.
-#[derive(Debug)]
-pub struct Ready<P: Engines> {
-    pub(super) slabs: Slabs<P>,
-    pub(super) huge: Lock<HugeTable>,
-    /// Largest request a cache serves.
-    pub(super) class_max: usize,
-    pub(super) upkeep_due: AtomicUsize,
-    pub(super) shallow: Falls,
-    pub(super) deep: Falls,
-    /// Whether slow paths tell the platform's observer.
-    pub(super) watched: AtomicBool,
-    pub(super) forking: Forking,
-    /// Huge blocks that signal handlers could not take off the table.
-    pub(super) strays: Strays,
-    /// Those that handlers could not put in the table.
-    pub(super) unlisted: Unlisted,
-    pub(super) last_resort: LastResort,
-    /// Whether some block may be far larger than what was asked for, so that sized frees cannot tell.
-    pub(super) roomy: AtomicBool,
 }
 
 impl<P: Engines> Heap<P> {
@@ -138,7 +117,7 @@ impl<P: Engines> Heap<P> {
             (&raw mut (*ready).forking).write(Forking::new());
             (&raw mut (*ready).strays).write(Strays::new());
             (&raw mut (*ready).unlisted).write(Unlisted::new());
-            (&raw mut (*ready).last_resort).write(LastResort::default());
+            (&raw mut (*ready).refusals).write(Refusals::default());
             (&raw mut (*ready).roomy).write(AtomicBool::new(false));
         }
         // SAFETY: every field is written.

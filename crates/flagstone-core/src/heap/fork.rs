@@ -9,12 +9,11 @@
 //! A fork in a signal handler on top of a lock's holder is the odd one: that lock stays the
 //! holder's, which goes on after the handler in both processes (`platform/lock.rs`).
 
-use super::bootstrap::Ready;
 use super::heap::Heap;
-use crate::platform::{LockKind, Platform, RawLock};
+use super::ready::Ready;
+use crate::platform::RawLock;
 use crate::slab::Engines;
 use crate::sync::Ordering::Relaxed;
-use core::sync::atomic::{AtomicBool, AtomicU32};
 
 /// Rounds for which a fork on top of a lock's holder waits for other locks: about 50 ms. Who holds
 /// them may wait for what the thread below the handler holds, and then the wait would have no end.
@@ -23,49 +22,6 @@ const PATIENCE: u32 = 100;
 /// Rounds for which any other fork waits for one lock with those before it held: as long as the
 /// pauses of Linux spin and yield, which is enough for a holder that runs.
 const GIVES_WAY_AFTER: u32 = 38;
-
-/// The fork that is under way.
-#[derive(Debug)]
-pub(super) struct Forking {
-    /// Held from before the first lock until after the last.
-    lock: RawLock,
-    /// Forks within each other, of the lock's holder.
-    depth: AtomicU32,
-    /// Whether the outermost of them began on top of a lock's holder.
-    on_top: AtomicBool,
-    /// This process is the child of a fork that could not get every lock: somebody who is not here has
-    /// one for ever.
-    left: AtomicBool,
-}
-
-impl Forking {
-    pub(super) fn new() -> Self {
-        Self {
-            lock: RawLock::new(LockKind::Heap),
-            depth: AtomicU32::new(0),
-            on_top: AtomicBool::new(false),
-            left: AtomicBool::new(false),
-        }
-    }
-
-    /// Whether a lock is out of everybody's reach.
-    pub(super) fn left_something(&self) -> bool {
-        self.left.load(Relaxed)
-    }
-
-    fn begin<P: Platform>(&self, on_top: bool, go_on: impl FnMut(u32) -> bool) {
-        self.lock.acquire_for_fork::<P>(go_on);
-        if self.lock.holder() == P::token() {
-            let depth = self.depth.fetch_add(1, Relaxed);
-            self.on_top.store(on_top || depth > 0, Relaxed);
-        }
-    }
-
-    /// Ends one fork; whether it was the outermost.
-    fn is_over<P: Platform>(&self) -> bool {
-        self.lock.holder() != P::token() || self.depth.fetch_sub(1, Relaxed) == 1
-    }
-}
 
 impl<P: Engines> Ready<P> {
     /// Before a fork: takes every lock, so that the child finds all structures whole. One thread at

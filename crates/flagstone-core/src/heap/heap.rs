@@ -11,9 +11,9 @@
 //! is cold. A heap lives in a zeroed static or anywhere else that does not move; it builds
 //! itself at the first cold call.
 
-use super::bootstrap::Ready;
 use super::gate::Gate;
 use super::mark::handed_out;
+use super::ready::Ready;
 use super::stage::Stage;
 use crate::base::{NodeId, Order, PageCount, Pfn};
 use crate::page::PageKind;

@@ -5,9 +5,10 @@
 //!   free  ─► huge_table.rs               ─► kept.rs, or given back
 //! ```
 
-use super::bootstrap::Ready;
-use super::huge_table::{HugeBlock, HugeTable};
+use super::huge_block::HugeBlock;
+use super::huge_table::HugeTable;
 use super::kept::Evicted;
+use super::ready::Ready;
 use super::strays::Strays;
 use crate::base::Order;
 use crate::platform::{Fault, Guard, Reentered};

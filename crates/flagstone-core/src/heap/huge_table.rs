@@ -11,29 +11,10 @@
 //!   for blocks taken out, so probing ends.
 //! - `huge.no-gaps`: every entry is reached from its home without crossing an empty one.
 
+use super::huge_block::{HugeBlock, HugeCount};
 use super::kept::Kept;
 use crate::platform::{OutOfMemory, Platform};
 use core::ptr::NonNull;
-
-/// One huge block.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HugeBlock {
-    /// Where it starts; zero marks an empty entry.
-    pub address: usize,
-    /// Bytes reserved and committed, whole pages.
-    pub bytes: usize,
-    /// Bytes the program asked for.
-    pub requested: usize,
-}
-
-impl HugeBlock {
-    /// No block.
-    pub(super) const NONE: Self = Self {
-        address: 0,
-        bytes: 0,
-        requested: 0,
-    };
-}
 
 /// The table of huge blocks; under the heap's lock.
 #[derive(Debug)]
@@ -47,15 +28,6 @@ pub struct HugeTable {
     out: usize,
     bytes: usize,
     peak: HugeCount,
-}
-
-/// How many huge blocks there are, or were at most.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct HugeCount {
-    /// Blocks.
-    pub blocks: usize,
-    /// Their bytes.
-    pub bytes: usize,
 }
 
 // SAFETY: the table owns its memory; the lock around it gives exclusive use.

@@ -18,7 +18,7 @@
 //! Locking: that of the table of huge blocks.
 #![forbid(unsafe_code)]
 
-use super::huge_table::HugeBlock;
+use super::huge_block::HugeBlock;
 
 /// Most blocks kept. Why 32: a request looks at all of them.
 const SLOTS: usize = 32;

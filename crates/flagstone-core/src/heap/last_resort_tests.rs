@@ -1,4 +1,4 @@
-use super::{LastResort, SPARED};
+use crate::heap::refusals::{Refusals, SPARED};
 use crate::heap::test_heap::heap;
 use crate::platform::testing::Refusal;
 use core::ptr::NonNull;
@@ -72,7 +72,7 @@ fn on_top_of_a_holder_nothing_is_given_up() {
 
 #[test]
 fn refusals_without_slow_paths_between_them_share_a_reclaim() {
-    let last = LastResort::default();
+    let last = Refusals::default();
     let mut calls = 100;
     let mut due = 0;
     for _ in 0..10 * SPARED {

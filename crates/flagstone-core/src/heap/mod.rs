@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   gate.rs       what the fast paths read                  class.rs   size → cache
+//!   ready.rs      the parts of a built heap                 forking.rs, refusals.rs, falls.rs  parts of it
 //!   heap.rs       alloc · free · realloc · aligned          upkeep.rs  giving back
 //!   huge.rs       blocks beyond a zone's                    bootstrap.rs  building in place, once
 //!   huge_table.rs where they are                            kept.rs    freed ones for the next
@@ -20,10 +21,12 @@ mod bootstrap;
 mod class;
 mod falls;
 mod fork;
+mod forking;
 mod gate;
 #[expect(clippy::module_inception, reason = "the layer's main type")]
 mod heap;
 mod huge;
+mod huge_block;
 mod huge_table;
 mod kept;
 mod last_resort;
@@ -31,6 +34,8 @@ mod mark;
 mod objects;
 #[cfg(all(test, not(loom)))]
 mod program_tests;
+mod ready;
+mod refusals;
 mod stage;
 mod strays;
 #[cfg(all(test, not(loom)))]
@@ -38,10 +43,11 @@ pub(crate) mod test_heap;
 mod unlisted;
 mod upkeep;
 
-pub use bootstrap::{HeapConfig, Ready};
+pub use bootstrap::HeapConfig;
 pub use class::TABLE_MAX;
 pub use gate::{Gate, NEAR_MAX};
 pub use heap::{Freed, Heap, MIN_ALIGN};
+pub use huge_block::{HugeBlock, HugeCount};
 pub(crate) use huge_table::HugeTable;
-pub use huge_table::{HugeBlock, HugeCount};
 pub use mark::MARK_AT;
+pub use ready::Ready;

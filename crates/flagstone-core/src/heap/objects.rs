@@ -3,7 +3,7 @@
 //! They bear no mark: an object may be smaller than one, or constructed and to be left as it is. So
 //! an object freed twice is noticed when it reaches its slab, not at once.
 
-use super::bootstrap::Ready;
+use super::ready::Ready;
 use crate::platform::{Fault, Slot};
 use crate::slab::{Cache, Engines};
 use core::ptr::NonNull;

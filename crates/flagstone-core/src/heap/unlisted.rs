@@ -13,7 +13,8 @@
 //! The note lies in a page of its own behind what was asked for. Once the block is listed, that page
 //! is the block's like any other.
 
-use super::huge_table::{HugeBlock, HugeTable};
+use super::huge_block::HugeBlock;
+use super::huge_table::HugeTable;
 use super::strays::Strays;
 use crate::platform::Platform;
 use core::ptr::NonNull;

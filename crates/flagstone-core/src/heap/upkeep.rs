@@ -6,10 +6,10 @@
 //!                                                                   looked at again
 //! ```
 
-use super::bootstrap::Ready;
 use super::falls::Course;
 use super::heap::Heap;
-use super::huge_table::{HugeBlock, HugeCount};
+use super::huge_block::{HugeBlock, HugeCount};
+use super::ready::Ready;
 use crate::base::NodeId;
 use crate::platform::{LockKind, MAX_CACHES, RawLock};
 use crate::slab::Engines;

@@ -12,10 +12,10 @@
 
 use super::buddy::TAILS_MAX;
 use super::budget::Budget;
-use super::build::Shares;
 use super::config::PageConfig;
 use super::descriptor::{Descriptor, PageKind, Spacing, flag};
 use super::memmap::Memmap;
+use super::shares::Shares;
 use super::zone::{Block, Zone, each_run, name_tails};
 use crate::base::{NodeId, Order, PageCount, PageSize, Pfn};
 use crate::platform::Platform;

@@ -11,6 +11,7 @@ use super::config::PageConfig;
 use super::descriptor::Spacing;
 use super::memmap::{Ground, Layout, Memmap};
 use super::pageset::Pageset;
+use super::shares::Shares;
 use super::whole::Whole;
 use super::zone::{Zone, ZonePlan};
 use super::zone_size::Managed;
@@ -18,34 +19,6 @@ use crate::base::{CpuId, NodeId, Order, PageSize, Pfn};
 use crate::platform::{OutOfMemory, Platform};
 use crate::policy::{PcpMarks, PcpZone, Policy, WatermarkInput, Watermarks, min_free_kib};
 use core::ptr::NonNull;
-
-/// How the span is shared out among nodes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Shares {
-    pub zones: u32,
-    /// Binary logarithm of the pages of a share; 31 for a zone that has everything.
-    pub shift: u32,
-    pages_each: u32,
-}
-
-impl Shares {
-    fn of(pages: usize, nodes: u32) -> Self {
-        let share = if nodes > 1 { pages / nodes as usize } else { 0 };
-        if share < Order::MAX.pages().0 {
-            return Self {
-                zones: 1,
-                shift: 31,
-                pages_each: pages as u32,
-            };
-        }
-        let shift = crate::base::ilog2(share as u64);
-        Self {
-            zones: nodes,
-            shift,
-            pages_each: 1 << shift,
-        }
-    }
-}
 
 /// The control part: zones, then pagesets, then the bits of whole blocks.
 struct Control {

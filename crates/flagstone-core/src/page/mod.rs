@@ -3,7 +3,7 @@
 //! ```text
 //!   allocator   PageAllocator: blocks and runs, addresses, upkeep
 //!     ├ zone    one per memory node: lock, frontier, watermarks
-//!     │   ├ pageset   per-CPU lists of small blocks, moved as policy::PcpState says
+//!     │   ├ pageset   per-CPU lists of small blocks; cached takes and puts, moves refills and drains
 //!     │   ├ buddy     free areas: split and merge
 //!     │   ├ frontier  pages never used yet
 //!     │   ├ deferred  frees from signal handlers on top of the lock's holder, on a stack
@@ -19,6 +19,7 @@ pub mod allocator;
 pub(crate) mod buddy;
 mod budget;
 mod build;
+mod cached;
 mod config;
 mod deferred;
 pub mod descriptor;
@@ -27,10 +28,12 @@ mod keep;
 mod list;
 mod means;
 pub(crate) mod memmap;
+mod moves;
 mod pageset;
 mod parts;
 mod release;
 pub(crate) mod resident;
+mod shares;
 mod snapshot;
 mod span;
 pub(crate) mod stack;

@@ -8,69 +8,31 @@ use core::fmt;
 
 /// Every key [`Policy::set`] takes, with its meaning and unit. The older spellings `slub_*` of
 /// the first three are accepted too.
+#[rustfmt::skip] // One line each.
 pub const KEYS: &[(&str, &str)] = &[
     ("slab_max_order", "largest slab order, 0 to 10"),
     ("slab_min_order", "smallest slab order, 0 to 10"),
-    (
-        "slab_min_objects",
-        "objects wanted per slab; 0 returns to the rule by CPUs",
-    ),
-    (
-        "cpu_partial",
-        "objects on a per-CPU partial list, every cache",
-    ),
-    (
-        "min_partial",
-        "slabs kept on a node's partial list, every cache",
-    ),
+    ("slab_min_objects", "objects wanted per slab; 0 returns to the rule by CPUs"),
+    ("cpu_partial", "objects on a per-CPU partial list, every cache"),
+    ("min_partial", "slabs kept on a node's partial list, every cache"),
     ("sheaf_capacity", "objects per sheaf, every cache"),
-    (
-        "check",
-        "1: no sheaves: every double free is noticed at once, even if the block was written to; slow",
-    ),
+    ("check", "1: no sheaves: every double free is noticed at once, even if the block was written to; slow"),
     ("barn_full", "full sheaves per barn"),
     ("barn_empty", "empty sheaves per barn"),
-    (
-        "percpu_pagelist_high_fraction",
-        "0, or at least 8: fixes the pageset marks",
-    ),
+    ("percpu_pagelist_high_fraction", "0, or at least 8: fixes the pageset marks"),
     ("pcp_batch", "pages per pageset refill or drain"),
     ("pcp_high_min", "pages, lower pageset mark"),
     ("pcp_high_max", "pages, upper pageset mark"),
     ("pcp_batch_scale_max", "doublings of a batch, 0 to 6"),
-    (
-        "pcp_bytes_max",
-        "bytes per CPU and zone in pagesets; 0 is unbounded",
-    ),
-    (
-        "sheaf_capacity_max",
-        "most objects per sheaf; 0 is unbounded",
-    ),
+    ("pcp_bytes_max", "bytes per CPU and zone in pagesets; 0 is unbounded"),
+    ("sheaf_capacity_max", "most objects per sheaf; 0 is unbounded"),
     ("sheaf_bytes_max", "most bytes per sheaf; 0 is unbounded"),
-    (
-        "sheaf_bytes_busy",
-        "the same where objects go round between CPUs",
-    ),
-    (
-        "sheaf_spread",
-        "a sheaf may have one slot in so many fewer, each another number; 0: all are alike",
-    ),
-    (
-        "barn_bytes_max",
-        "most bytes in a barn's full sheaves; 0 is unbounded",
-    ),
-    (
-        "barns_bytes_quiet",
-        "bytes that the barns of all caches may hold; more only as a sixteenth of what is in use",
-    ),
-    (
-        "retain_bytes_min",
-        "least bytes that free pages, barns, kept huge blocks and sheaves may hold together; above, memory goes back at once",
-    ),
-    (
-        "retain_share",
-        "the same as a divisor of the bytes in use; 0 is none. Nothing else is kept for later, but 1 MiB of pages for each CPU",
-    ),
+    ("sheaf_bytes_busy", "the same where objects go round between CPUs"),
+    ("sheaf_spread", "a sheaf may have one slot in so many fewer, each another number; 0: all are alike"),
+    ("barn_bytes_max", "most bytes in a barn's full sheaves; 0 is unbounded"),
+    ("barns_bytes_quiet", "bytes that the barns of all caches may hold; more only as a sixteenth of what is in use"),
+    ("retain_bytes_min", "least bytes that free pages, barns, kept huge blocks and sheaves may hold together; above, memory goes back at once"),
+    ("retain_share", "the same as a divisor of the bytes in use; 0 is none. Nothing else is kept for later, but 1 MiB of pages for each CPU"),
 ];
 
 /// Why an override was refused.

@@ -12,12 +12,12 @@
 //!
 //! Locking: the pageset's lock is held by the caller, the zone's is taken here.
 
-use super::{After, LISTS, Lists};
+use super::descriptor::{PageKind, flag};
+use super::list::PageList;
+use super::memmap::Memmap;
+use super::pageset::{After, LISTS, Lists};
+use super::zone::{Zone, ZoneCore, set_tails};
 use crate::base::{Order, PageCount, Pfn, ilog2};
-use crate::page::descriptor::{PageKind, flag};
-use crate::page::list::PageList;
-use crate::page::memmap::Memmap;
-use crate::page::zone::{Zone, ZoneCore, set_tails};
 use crate::platform::{Access, Line, Platform, Work};
 use crate::sync::Ordering::Relaxed;
 
