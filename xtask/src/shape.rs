@@ -22,11 +22,11 @@ const GUESTS: &str = "crates/flagstone-kernels/src/";
 const LINES_MAX: usize = 17_800;
 const LINES_GOAL: usize = 11_000;
 
-/// Modules in circles, for each folder that has some; the goal is none.
-const CIRCLES_MAX: &[(&str, usize)] = &[("heap", 6), ("page", 4), ("slab", 6)];
+/// Modules in circles, for each folder that has some: none.
+const CIRCLES_MAX: &[(&str, usize)] = &[];
 
 /// Files with an `impl` of a type, for each type above the goal.
-const SPREAD_MAX: &[(&str, usize)] = &[("Slabs", 14), ("Zone", 8)];
+const SPREAD_MAX: &[(&str, usize)] = &[("Slabs", 12), ("Zone", 8)];
 const SPREAD_GOAL: usize = 6;
 
 /// The figures as a table.

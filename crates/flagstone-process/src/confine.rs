@@ -12,7 +12,7 @@ pub fn begin() {
         report::before_filter();
         profile::before_filter();
         if let Some(ready) = crate::heap().and_then(Heap::ready_if_built) {
-            ready.slabs().look_at_means();
+            ready.slabs().fit_to_means();
         }
     }
     filter::close();

@@ -203,7 +203,7 @@ impl<P: Engines> Ready<P> {
     /// the first huge block is freed.
     fn kept_most(&self) -> usize {
         if self.slabs.bounds.unknown() {
-            self.slabs.look_at_means();
+            self.slabs.fit_to_means();
         }
         self.slabs.bounds.store_bytes.load(Relaxed)
     }

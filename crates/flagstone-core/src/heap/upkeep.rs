@@ -127,7 +127,7 @@ impl<P: Engines> Ready<P> {
         let used = self.slabs.pages().in_use().bytes(P::page_size());
         let second = self.slabs.pages().tick();
         if second || (self.slabs.bounds.unknown() && used >= LOOK_BYTES_MIN) {
-            self.slabs.look_at_means();
+            self.slabs.fit_to_means();
         }
         if second {
             self.age_kept();

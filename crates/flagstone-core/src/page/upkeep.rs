@@ -2,17 +2,21 @@
 //!
 //! ```text
 //!   tick      once a second, from slow paths: pagesets and bounds decay
+//!   apply     the means changed: pages that may be used, watermarks, marks of pagesets
 //!   trim      on request: pagesets emptied, free memory given back
 //!   snapshot  figures
 //!   fork      the heap takes and gives back all locks; recover_after_fork in the child
 //! ```
 
 use super::allocator::PageAllocator;
+use super::build::{marks_of, size_of_zone};
+use super::config::Retention;
 use super::pageset::{PagesetCounters, PagesetSnapshot};
 use super::snapshot::{PageSnapshot, ZoneSnapshot};
 use super::zone::Zone;
-use crate::base::{CpuId, NodeId, Order, PageCount, Pfn};
+use crate::base::{CpuId, Means, NodeId, Order, PageCount, Pfn};
 use crate::platform::Platform;
+use crate::policy::Policy;
 use crate::sync::Ordering::Relaxed;
 
 /// Nanoseconds between two steps of decay: the kernel's statistics interval
@@ -20,6 +24,35 @@ use crate::sync::Ordering::Relaxed;
 pub const TICK_NS: u64 = 1_000_000_000;
 
 impl<P: Platform> PageAllocator<P> {
+    /// Keeps free memory within `means` from now on. `false` if a signal handler on top of a
+    /// lock's holder could not tell every part; then it is to be tried again.
+    pub fn apply(&self, means: &Means) -> bool {
+        let config = self.config();
+        let policy = Policy {
+            limits: config.policy.limits.within(means),
+            ..config.policy
+        };
+        let zones = self.zones().count() as u32;
+        let pages = self.span_bytes() >> self.page_size().shift();
+        let limit = config.managed_bytes.unwrap_or(means.memory_bytes);
+        let size = size_of_zone(pages, zones, limit, self.page_size(), config);
+        let most = match config.retention {
+            Retention::KEEP_ALL => usize::MAX,
+            _ => means.store_bytes(),
+        };
+        self.budget().set_most(most);
+        let mut all = true;
+        for zone in self.zones() {
+            zone.size().set(&size);
+            let marks = marks_of::<P>(zone.node(), &size, &policy);
+            for cpu in 0..P::cpu_count() {
+                all &= zone.set_marks(self.memmap(), CpuId(cpu), marks);
+            }
+            zone.release_excess(self.memmap());
+        }
+        all
+    }
+
     /// After a deep fall of the heap: pagesets are emptied, and little free memory stays from now
     /// on, until some that was given back is wanted again.
     #[inline(never)]

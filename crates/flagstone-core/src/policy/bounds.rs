@@ -7,7 +7,7 @@
 //!                                  huge blocks
 //! ```
 //!
-//! The page layer has its own (page/means.rs), a part for each zone.
+//! The page layer has its own (page/upkeep.rs), a part for each zone.
 #![forbid(unsafe_code)]
 
 use super::FlagstoneLimits;

@@ -9,9 +9,9 @@
 //! Not here: the walk of an allocation or a free (`cpu_sheaf.rs`, `refill.rs`, `flush.rs`), and
 //! how sheaves and barns grow (`sizing.rs`).
 
-use super::engine::EngineRoom;
 use super::geometry::Geometry;
-use super::sizing::SheafSizing;
+use super::room::EngineRoom;
+use super::tallies::SheafSizing;
 use crate::base::CacheId;
 use crate::policy::Engine;
 use crate::sync::Ordering::Relaxed;

@@ -9,7 +9,7 @@
 //!        └───┬──────────────────────────────┘
 //!            │  refill.rs   flush.rs
 //!        partial list  slab ⇄ slab ⇄ slab                node.rs, lists.rs   list lock
-//!            │         [o o o . o . . o | tail]          slab.rs        one compare-and-swap
+//!            │         [o o o . o . . o | tail]          slab.rs, take.rs, put.rs
 //!        page layer                                      page/
 //! ```
 //!
@@ -28,10 +28,11 @@ mod flush;
 mod geometry;
 mod index_set;
 mod lists;
-mod means;
 mod node;
-mod orphans;
+mod put;
 mod refill;
+mod registry;
+mod room;
 mod sheaf;
 mod shrink;
 mod sizing;
@@ -41,6 +42,8 @@ mod slabs;
 mod state;
 mod suspect;
 mod sweep;
+mod take;
+mod tallies;
 mod view;
 
 pub use barn::{Barn, Limits};

@@ -43,7 +43,7 @@ pub enum End {
 pub struct Node {
     list: Lock<PartialList>,
     nr_partial: AtomicU32,
-    /// Slabs that wait for a holder of the lock (`orphans.rs`).
+    /// Slabs that wait for a holder of the lock (`lists.rs`).
     pub(super) orphans: PageStack,
     /// Slabs of the cache on this node, full ones included.
     pub slabs: AtomicU32,

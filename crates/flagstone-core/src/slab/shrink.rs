@@ -7,6 +7,8 @@
 //!   look_through   every CPU's sheaves, some of the barns        at the end of a program
 //! ```
 //!
+//! A limit that fell shrinks caches too, so that a container that is made smaller gets its memory back.
+//!
 //! Sheaves start small again afterwards. One fence empties all slots of a CPU at once, so
 //! `shrink_all` costs little more than looking at the slots. No thread of ours: upkeep rides on
 //! slow paths of the program's own frees.
@@ -19,6 +21,8 @@ use super::slab::Slab;
 use super::slabs::{SHEAF_CACHES, Slabs};
 use crate::base::{CacheId, CpuId, NodeId, Pfn};
 use crate::platform::{MAX_CACHES, Slot};
+use crate::policy::FlagstoneLimits;
+use crate::sync::Ordering::Relaxed;
 use core::ops::Range;
 
 /// Objects are large when a page has room for no more than this many. Why sixteen: the pages of
@@ -175,6 +179,57 @@ impl<P: Engines> Slabs<P> {
             if found < BATCH {
                 return;
             }
+        }
+    }
+}
+
+impl<P: Engines> Slabs<P> {
+    /// Looks at what the process may use, and keeps within it from now on. No lock is held by
+    /// the caller.
+    #[inline(never)]
+    pub fn fit_to_means(&self) {
+        let Some(means) = P::means() else { return };
+        let before = self.bounds.means();
+        if means == before {
+            return;
+        }
+        let limits = self.policy().limits.within(&means);
+        let fell = means.memory_bytes < before.memory_bytes || means.cpus < before.cpus;
+        self.bounds.set(&limits, &means);
+        for cache in self.live_caches() {
+            cache.bound(&limits);
+        }
+        if fell {
+            self.shrink_all();
+        }
+        if self.pages().apply(&means) {
+            self.bounds.note(&means);
+        }
+    }
+}
+
+impl Cache {
+    /// Bounds sheaves and barns that grow with traffic; those of fixed size stay.
+    fn bound(&self, limits: &FlagstoneLimits) {
+        let sizing = &self.sizing;
+        let barn = sizing.barn_bytes.load(Relaxed);
+        if barn == 0 || limits.sheaf_bytes_max == 0 {
+            return;
+        }
+        sizing
+            .barn_bytes
+            .store(barn.min(limits.barn_bytes_max), Relaxed);
+        let slots = |bytes: usize| u32::try_from(bytes / self.geometry.size()).unwrap_or(u32::MAX);
+        let max = slots(limits.sheaf_bytes_max)
+            .max(sizing.first.load(Relaxed))
+            .min(sizing.most.load(Relaxed));
+        let busy = slots(limits.sheaf_bytes_busy)
+            .min(limits.sheaf_capacity_max)
+            .max(max);
+        sizing.max.store(max, Relaxed);
+        sizing.busy.store(busy, Relaxed);
+        if sizing.target.load(Relaxed) > busy {
+            sizing.target.store(busy, Relaxed);
         }
     }
 }

@@ -23,13 +23,11 @@ use super::engine::Engines;
 use super::node::Node;
 use super::sheaf::{OwnSheaf, capacity_at_least, capacity_for};
 use super::slabs::Slabs;
+use super::tallies::BARN_BYTES_FIRST;
 use crate::base::{CacheId, CpuId, NodeId};
 use crate::platform::MAX_CACHES;
 use crate::sync::Ordering::Relaxed;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
-
-/// Bytes of full sheaves a barn holds before traffic shows that more would help.
-pub(crate) const BARN_BYTES_FIRST: usize = 16 << 10;
+use core::sync::atomic::AtomicU64;
 
 /// Sheaves more than one for each visitor that a barn takes where objects go round. Without them
 /// one CPU that allocates and one that frees come to the slabs whenever either falls behind.
@@ -58,45 +56,6 @@ const FLUSHES: u64 = 2;
 /// frees. Only where one CPU comes by: between CPUs objects go round in any number. Halving it
 /// loses batches of a few thousand objects, doubling it gains them.
 const SWING_OBJECTS: u64 = 4096;
-
-/// How many sheaves a cache uses, and how large.
-#[derive(Debug, Default)]
-pub(crate) struct SheafSizing {
-    /// Slots of a sheaf made now; zero: the cache has no sheaves.
-    pub target: AtomicU32,
-    /// Slots of a cache's first sheaves, and after a shrink.
-    pub first: AtomicU32,
-    /// Most slots now, by visits alone.
-    pub max: AtomicU32,
-    /// The same by the policy.
-    pub most: AtomicU32,
-    /// Most slots now while objects go round.
-    pub busy: AtomicU32,
-    /// One slot in so many may be missing in a sheaf; zero: all are alike.
-    pub spread: u32,
-    /// Slow-path visits since `target` last grew, and when the first of them was.
-    pub misses: AtomicU32,
-    pub since: AtomicU64,
-    /// A bit for each CPU that came by, modulo 64, since the last shrink.
-    pub seen: AtomicU64,
-    /// The same for each CPU that made a sheaf.
-    pub makers: AtomicU64,
-    /// Bytes of full sheaves a barn of this cache may hold now; zero: only `barn_full` counts.
-    pub barn_bytes: AtomicUsize,
-    /// Full sheaves a barn may hold by the policy.
-    pub barn_full: AtomicU32,
-    /// Empty sheaves a barn may hold by the policy.
-    pub barn_empty: AtomicU32,
-}
-
-/// What the barns of all caches hold.
-#[derive(Debug, Default)]
-pub(crate) struct BarnsTotal {
-    bytes: AtomicUsize,
-    hand: AtomicU32,
-    /// A sheaf was flushed because of the bound of all barns, since a refill last asked.
-    refused: AtomicBool,
-}
 
 /// Who served a slow-path visit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

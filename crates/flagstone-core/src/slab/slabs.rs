@@ -11,18 +11,16 @@
 //! internal caches that have no sheaves (as the kernel's bootstrap caches).
 
 use super::cache::{Cache, CacheMaking, CacheRequest, CacheState};
-use super::engine::Engines;
-use super::engine::{EngineRoom, ObjectEngine, Served};
 use super::geometry::Geometry;
 use super::node::Node;
-use super::sheaf::{SHEAF_BYTES_MIN, bytes_for, capacity_for};
-use super::sizing::{BARN_BYTES_FIRST, BarnsTotal};
-use super::sweep::Sweeps;
+use super::room::EngineRoom;
+use super::sheaf::{SHEAF_BYTES_MIN, bytes_for};
+use super::tallies::{BarnsTotal, Sweeps};
 use crate::base::{CacheId, NodeId, PageCount, Pfn};
 use crate::page::{PageAllocator, PageConfig};
-use crate::platform::{CpuArea, Lock, LockKind, MAX_CACHES, OutOfMemory};
+use crate::platform::{CpuArea, Lock, LockKind, MAX_CACHES, OutOfMemory, Platform};
 use crate::policy::Bounds;
-use crate::policy::{Cpus, Engine, ObjectSpec, Policy, SheafRule};
+use crate::policy::{Engine, Policy};
 use crate::sync::Ordering::Relaxed;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
@@ -47,7 +45,7 @@ pub enum CacheError {
 
 /// The slab allocator. See the module's picture.
 #[derive(Debug)]
-pub struct Slabs<P: Engines> {
+pub struct Slabs<P: Platform> {
     area: CpuArea,
     pages: PageAllocator<P>,
     caches: NonNull<Cache>,
@@ -56,7 +54,7 @@ pub struct Slabs<P: Engines> {
     policy: Policy,
     secret: u64,
     generation: AtomicU32,
-    registry: Lock<u16>,
+    pub(super) registry: Lock<u16>,
     /// Objects a signal handler could not give back because it had interrupted the lock's holder.
     pub lost: AtomicU64,
     /// What all barns hold.
@@ -68,11 +66,11 @@ pub struct Slabs<P: Engines> {
 }
 
 // SAFETY: everything shared inside is atomic, behind a lock, or written once in `init`.
-unsafe impl<P: Engines> Sync for Slabs<P> {}
+unsafe impl<P: Platform> Sync for Slabs<P> {}
 // SAFETY: nothing belongs to a thread.
-unsafe impl<P: Engines> Send for Slabs<P> {}
+unsafe impl<P: Platform> Send for Slabs<P> {}
 
-impl<P: Engines> Slabs<P> {
+impl<P: Platform> Slabs<P> {
     /// Builds the slab allocator in place, with its page layer and the caches of sheaves.
     ///
     /// # Errors
@@ -154,7 +152,7 @@ impl<P: Engines> Slabs<P> {
         Ok(())
     }
 
-    fn install(&self, id: CacheId, request: &CacheRequest<'_>, making: CacheMaking) {
+    pub(super) fn install(&self, id: CacheId, request: &CacheRequest<'_>, making: CacheMaking) {
         for node in 0..self.node_count {
             // SAFETY: the entry exists (`node_ptr`) and no cache with this id is live.
             unsafe { self.node_ptr(id, NodeId(node)).write(Node::new()) };
@@ -299,175 +297,7 @@ impl<P: Engines> Slabs<P> {
         let at = (class.trailing_zeros() as usize).min(SHEAF_CACHES - 1);
         self.cache(CacheId(at as u16 + 1))
     }
-
-    /// Makes a cache.
-    ///
-    /// # Errors
-    /// See [`CacheError`].
-    pub fn create_cache(&self, request: &CacheRequest<'_>) -> Result<CacheId, CacheError> {
-        if request.align != 0
-            && (!request.align.is_power_of_two() || request.align > P::page_size().bytes())
-        {
-            return Err(CacheError::Align);
-        }
-        let making = self.plan_cache(request)?;
-        let mut last = self
-            .registry
-            .lock::<P>()
-            .map_err(|_| CacheError::Exhausted)?;
-        // Entries beyond the last were never touched; looking at one would fault its page in twice.
-        let first = SHEAF_CACHES as u16 + 1;
-        let free = (first..=*last).find(|&id| self.live_cache(CacheId(id)).is_none());
-        let id = free.unwrap_or(first.max(*last + 1));
-        if usize::from(id) >= MAX_CACHES {
-            return Err(CacheError::Exhausted);
-        }
-        let id = CacheId(id);
-        *last = id.0.max(*last);
-        let room = self.furnish(id, &making)?;
-        self.install(id, request, CacheMaking { id, room, ..making });
-        Ok(id)
-    }
-
-    fn plan_cache(&self, request: &CacheRequest<'_>) -> Result<CacheMaking, CacheError> {
-        let (page_size, policy) = (P::page_size(), &self.policy);
-        if request.object_size == 0 || request.object_size > page_size.bytes() << 10 {
-            return Err(CacheError::Size);
-        }
-        let mut spec = ObjectSpec::new(request.object_size);
-        spec.align = request.align;
-        spec.hwcache_align = request.hwcache_align;
-        spec.ctor = request.ctor.is_some();
-        spec.kmalloc = request.kmalloc;
-        let layout = policy.layout(&spec);
-        let cpus = Cpus::new(P::cpu_count());
-        let shape = policy
-            .slab_shape(layout.size, page_size, cpus)
-            .ok_or(CacheError::Size)?;
-        let max = policy
-            .sheaf_capacity_requested(layout.size, page_size, request.sheaf_capacity)
-            .unwrap_or(0);
-        let engine = if max > 0 || !P::Engine::SERVES {
-            Engine::Sheaf
-        } else {
-            policy.engine
-        };
-        let link_offset = match request.kept_word {
-            Some(kept) if kept == layout.free_pointer => 0,
-            _ => layout.free_pointer,
-        };
-        let geometry = Geometry::new(
-            layout.size,
-            link_offset,
-            shape.pages,
-            page_size,
-            self.pages.spacing(),
-        )
-        .and_then(|slab| match engine {
-            Engine::Sheaf => Some(slab),
-            _ => P::Engine::lay_out(engine, slab, shape.objects),
-        })
-        .ok_or(CacheError::Size)?;
-        let growing = policy.sheaf_rule == SheafRule::Bytes && policy.sheaf_capacity_set.is_none();
-        let first = if growing {
-            first_capacity(layout.size).min(max)
-        } else {
-            max
-        };
-        let barn = policy.barn_limits(layout.size, max);
-        Ok(CacheMaking {
-            id: CacheId(0),
-            geometry,
-            align: layout.align,
-            min_partial: match growing {
-                true => policy
-                    .min_partial(layout.size)
-                    .min(empty_slabs(geometry.slab_bytes())),
-                false => policy.min_partial(layout.size),
-            },
-            sheaf_first: first,
-            sheaf_max: max,
-            sheaf_busy: if growing {
-                policy.busy_capacity(layout.size).max(max)
-            } else {
-                max
-            },
-            sheaf_spread: if growing {
-                policy.limits.sheaf_spread
-            } else {
-                0
-            },
-            barn_full: barn.full,
-            barn_empty: barn.empty,
-            barn_bytes: if growing { BARN_BYTES_FIRST } else { 0 },
-            refill_whole: !growing,
-            engine,
-            room: EngineRoom::default(),
-        })
-    }
-
-    /// Gives the engine of a cache about to be made its memory: that of the last cache with this
-    /// id if it is large enough, else new.
-    fn furnish(&self, id: CacheId, making: &CacheMaking) -> Result<EngineRoom, CacheError> {
-        if !P::Engine::SERVES || making.engine == Engine::Sheaf {
-            return Ok(EngineRoom::default());
-        }
-        let served = Served {
-            engine: making.engine,
-            policy: &self.policy,
-            geometry: &making.geometry,
-            page_size: P::page_size(),
-            cpus: Cpus::new(P::cpu_count()),
-            nodes: self.node_count,
-        };
-        let bytes = P::Engine::room_bytes(&served);
-        let room = self.cache(id).room.again(bytes);
-        let room = room.map_or_else(
-            || {
-                let memory = self.pages.alloc_own(bytes).ok_or(CacheError::Exhausted)?;
-                Ok(EngineRoom::new(memory, bytes))
-            },
-            Ok,
-        )?;
-        // SAFETY: own memory, aligned to a page, for this cache alone (its id is not live).
-        unsafe { P::Engine::furnish(room.address(), &served) };
-        Ok(room)
-    }
-
-    /// Ends a cache none of whose objects are handed out.
-    ///
-    /// # Errors
-    /// `Busy` while objects live (the cache stays usable), `Absent` for no such cache.
-    pub fn destroy_cache(&self, id: CacheId) -> Result<(), CacheError> {
-        if id.index() <= SHEAF_CACHES {
-            return Err(CacheError::Absent);
-        }
-        let cache = self.live_cache(id).ok_or(CacheError::Absent)?;
-        self.shrink_cache(cache);
-        let slabs: u32 = (0..self.node_count)
-            .map(|n| self.node(id, NodeId(n)).slabs.load(Relaxed))
-            .sum();
-        if slabs != 0 {
-            return Err(CacheError::Busy);
-        }
-        cache.state.store(CacheState::Gone as u8, Relaxed);
-        Ok(())
-    }
 }
 
 /// Sheaves that lie in one slab at least.
 const SHEAVES_PER_SLAB: usize = 8;
-
-/// Objects in a cache's first sheaves: about 2 KiB of them, at least one, at most 30; what memory
-/// a sheaf of these has is filled, up to 4 KiB of objects.
-fn first_capacity(size: usize) -> u32 {
-    let wanted = (2048 / size).clamp(1, 30) as u32;
-    capacity_for(wanted).min((4096 / size) as u32).max(wanted)
-}
-
-/// Empty slabs a node keeps of a cache: 16 KiB of them, at least one. The kernels' rule keeps five
-/// to ten of any length, which is megabytes over seventy caches; here pagesets and barns already
-/// stand between a cache and the zone.
-fn empty_slabs(slab_bytes: usize) -> u32 {
-    ((16 << 10) / slab_bytes).max(1) as u32
-}

@@ -18,14 +18,28 @@ use super::barn::Barn;
 use super::cache::Cache;
 use super::engine::Engines;
 use super::sheaf::OwnSheaf;
+use super::slab::Slab;
 use super::slabs::{SHEAF_CACHES, Slabs};
 use crate::base::{CpuId, NodeId};
-use crate::platform::{SHEAF_HEADER_BYTES, SheafWord, Slot};
+use crate::platform::{Fault, SHEAF_HEADER_BYTES, SheafWord, Slot};
 use crate::policy::Engine;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 impl<P: Engines> Slabs<P> {
+    /// Ends the program unless an object of `cache` that was handed out starts at `object`, or if
+    /// it is free in its slab. What is free in a sheaf is not noticed here.
+    ///
+    /// # Safety
+    /// 1. As for [`Slab::holding`].
+    pub(crate) unsafe fn assert_live(&self, cache: &Cache, object: NonNull<u8>) {
+        // SAFETY: obligation 1.
+        let (slab, index) = unsafe { Slab::holding(self, cache, object) };
+        if cache.engine() == Engine::Sheaf && slab.links.peek(index).is_some() {
+            P::fatal(Fault::DoubleFree, object.as_ptr());
+        }
+    }
+
     /// Whether `object` of `cache` was found in a sheaf or a barn. The caller is about to free it
     /// or to use it, and nobody else is.
     #[cold]

@@ -30,7 +30,6 @@ use crate::base::{NodeId, PageCount, Pfn};
 use crate::page::flag;
 use crate::policy::Engine;
 use crate::sync::Ordering::Relaxed;
-use core::sync::atomic::AtomicUsize;
 
 /// Flushed bytes below which a sweep is not worth its calls.
 const FLUSHED_MIN: usize = 4 << 20;
@@ -41,13 +40,6 @@ const SHARE: usize = 32;
 const BATCH: usize = 16;
 /// Pages a slab may have to be swept: what `spare` has bits for.
 const PAGES_MAX: usize = 32;
-
-/// What sweeps remember.
-#[derive(Debug, Default)]
-pub(crate) struct Sweeps {
-    /// Bytes flushed into slabs that can be swept, since the last look.
-    pub flushed_bytes: AtomicUsize,
-}
 
 impl<P: Engines> Slabs<P> {
     /// Sweeps if enough was flushed and enough is idle; called by upkeep.

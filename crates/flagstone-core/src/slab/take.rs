@@ -1,0 +1,154 @@
+//! Taking objects out of a slab: those on its chain first, then those never handed out.
+//!
+//! One compare-and-swap for all of them. The caller isolated the slab, or holds the list's lock.
+
+use super::engine::Engines;
+use super::index_set::{IndexSet, SORTED_MAX};
+use super::sheaf::OwnSheaf;
+use super::slab::{Slab, Taken, TakenOne};
+use super::state::NO_OBJECT;
+use crate::platform::{Access, Work};
+use crate::sync::Ordering::Relaxed;
+
+impl<P: Engines> Slab<'_, P> {
+    /// Moves up to `want` free objects into `sheaf`, which has room for them.
+    ///
+    /// The caller isolated the slab: nobody else takes from it, though frees may come in. A slab
+    /// that this made full is no longer the caller's: the next free puts it on the list, perhaps
+    /// before this returns, so the answer comes from our own swap and not from another look.
+    pub(crate) fn take_into(&self, sheaf: &mut OwnSheaf, want: u32) -> Taken {
+        self.slabs.fill_holes(self);
+        let chained = self.take_chained(sheaf, want);
+        if chained.count == want {
+            return chained;
+        }
+        let fresh = self.take_fresh(sheaf, want - chained.count);
+        Taken {
+            count: chained.count + fresh.count,
+            full: chained.full || fresh.full,
+        }
+    }
+
+    fn take_chained(&self, sheaf: &mut OwnSheaf, want: u32) -> Taken {
+        if want == 0 {
+            return Taken::NOTHING;
+        }
+        let base = sheaf.len();
+        loop {
+            self.touch(Access::Atomic);
+            let state = self.state();
+            let mut next = state.freelist();
+            let mut count = 0;
+            while next != NO_OBJECT && count < want {
+                sheaf.put(self.links.object(next));
+                next = self.links.next(next);
+                count += 1;
+            }
+            if count == 0 {
+                return Taken::NOTHING;
+            }
+            let after = state.with(next, state.inuse() + count);
+            if self.swap_state(state, after) {
+                // Only now are they ours: take their marks off.
+                self.hand_out_chain(state.freelist(), count, base, sheaf);
+                P::work(Work::Objects(count));
+                return Taken {
+                    count,
+                    full: after.is_full(),
+                };
+            }
+            while sheaf.len() > base {
+                let _ = sheaf.take();
+            }
+        }
+    }
+
+    /// Takes the marks off the first `count` objects of a chain that was just detached, and puts
+    /// them into the sheaf's slots from `base` on so that the lowest address is taken first.
+    fn hand_out_chain(&self, first: u32, count: u32, base: u32, sheaf: &mut OwnSheaf) {
+        let mut index = first;
+        if self.cache.geometry().objects() > SORTED_MAX {
+            for _ in 0..count {
+                index = self.links.take(index);
+            }
+            return;
+        }
+        let mut set = IndexSet::new();
+        for _ in 0..count {
+            set.insert(index);
+            index = self.links.take(index);
+        }
+        let mut slot = base;
+        set.for_each_descending(|index| {
+            sheaf.set(slot, self.links.object(index));
+            slot += 1;
+        });
+    }
+
+    fn take_fresh(&self, sheaf: &mut OwnSheaf, want: u32) -> Taken {
+        let fresh = self.fresh();
+        let count = want.min(self.cache.geometry().objects() - fresh);
+        if count == 0 {
+            return Taken::NOTHING;
+        }
+        self.descriptor.fresh.store((fresh + count) as u16, Relaxed);
+        // Highest first, so that the lowest address is handed out first.
+        for index in (fresh..fresh + count).rev() {
+            let object = self.links.object(index);
+            self.cache.construct(object);
+            sheaf.put(object);
+        }
+        P::work(Work::Objects(count));
+        // Last, because a slab that becomes full here is not ours any more.
+        Taken {
+            count,
+            full: self.add_inuse(count),
+        }
+    }
+
+    /// Counts objects as handed out; answers whether the slab is full with that.
+    fn add_inuse(&self, count: u32) -> bool {
+        loop {
+            self.touch(Access::Atomic);
+            let state = self.state();
+            let after = state.with(state.freelist(), state.inuse() + count);
+            if self.swap_state(state, after) {
+                return after.is_full();
+            }
+        }
+    }
+
+    /// Takes one object; the caller isolated the slab or holds the list lock that takers need. As in
+    /// [`Slab::take_into`], a slab that this made full is no longer the caller's.
+    pub(crate) fn take_one(&self) -> Option<TakenOne> {
+        self.slabs.fill_holes(self);
+        loop {
+            self.touch(Access::Atomic);
+            let state = self.state();
+            let first = state.freelist();
+            if first == NO_OBJECT {
+                break;
+            }
+            let next = self.links.next(first);
+            let after = state.with(next, state.inuse() + 1);
+            if self.swap_state(state, after) {
+                self.links.take(first);
+                return Some(TakenOne {
+                    object: self.links.object(first),
+                    full: after.is_full(),
+                });
+            }
+        }
+        let fresh = self.fresh();
+        if fresh == self.cache.geometry().objects() {
+            return None;
+        }
+        self.descriptor.fresh.store((fresh + 1) as u16, Relaxed);
+        let object = self.links.object(fresh);
+        self.cache.construct(object);
+        Some(TakenOne {
+            object,
+            full: self.add_inuse(1),
+        })
+    }
+}

@@ -1,0 +1,53 @@
+//! What slow paths remember of a cache, of all barns, and of flushes.
+#![forbid(unsafe_code)]
+
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
+
+/// Bytes of full sheaves a barn holds before traffic shows that more would help.
+pub(crate) const BARN_BYTES_FIRST: usize = 16 << 10;
+
+/// How many sheaves a cache uses, and how large.
+#[derive(Debug, Default)]
+pub(crate) struct SheafSizing {
+    /// Slots of a sheaf made now; zero: the cache has no sheaves.
+    pub target: AtomicU32,
+    /// Slots of a cache's first sheaves, and after a shrink.
+    pub first: AtomicU32,
+    /// Most slots now, by visits alone.
+    pub max: AtomicU32,
+    /// The same by the policy.
+    pub most: AtomicU32,
+    /// Most slots now while objects go round.
+    pub busy: AtomicU32,
+    /// One slot in so many may be missing in a sheaf; zero: all are alike.
+    pub spread: u32,
+    /// Slow-path visits since `target` last grew, and when the first of them was.
+    pub misses: AtomicU32,
+    pub since: AtomicU64,
+    /// A bit for each CPU that came by, modulo 64, since the last shrink.
+    pub seen: AtomicU64,
+    /// The same for each CPU that made a sheaf.
+    pub makers: AtomicU64,
+    /// Bytes of full sheaves a barn of this cache may hold now; zero: only `barn_full` counts.
+    pub barn_bytes: AtomicUsize,
+    /// Full sheaves a barn may hold by the policy.
+    pub barn_full: AtomicU32,
+    /// Empty sheaves a barn may hold by the policy.
+    pub barn_empty: AtomicU32,
+}
+
+/// What the barns of all caches hold.
+#[derive(Debug, Default)]
+pub(crate) struct BarnsTotal {
+    pub bytes: AtomicUsize,
+    pub hand: AtomicU32,
+    /// A sheaf was flushed because of the bound of all barns, since a refill last asked.
+    pub refused: AtomicBool,
+}
+
+/// What sweeps remember.
+#[derive(Debug, Default)]
+pub(crate) struct Sweeps {
+    /// Bytes flushed into slabs that can be swept, since the last look.
+    pub flushed_bytes: AtomicUsize,
+}
