@@ -35,7 +35,7 @@ pub fn write_line(parts: &[&[u8]]) {
 /// Reports `fault` as `flagstone: <sentence> (address 0x..)` and ends the program by SIGABRT,
 /// blocked or not.
 pub fn fatal(fault: Fault, address: *const u8) -> ! {
-    keep_a_closed_pipe_from_killing_us();
+    ignore_closed_pipes();
     let mut digits = [0; 16];
     write_line(&[
         b"flagstone: ",
@@ -49,7 +49,7 @@ pub fn fatal(fault: Fault, address: *const u8) -> ! {
 }
 
 /// Blocks SIGPIPE: the exit status must tell of the fault, not of the reader that went away.
-fn keep_a_closed_pipe_from_killing_us() {
+fn ignore_closed_pipes() {
     let mask: u64 = 1 << (libc::SIGPIPE - 1);
     // SAFETY: the kernel reads an eight-byte mask and writes none back.
     unsafe {

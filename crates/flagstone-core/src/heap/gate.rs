@@ -42,7 +42,8 @@ pub const ALIGN_SHIFT: u32 = 4;
 ///
 /// A zero mask lets every address pass: for caches with longer slabs, whose objects are checked
 /// when they reach their slab. Their mark ends in two bytes of zeros, so it may also be a short
-/// number with a fraction; a program that has it in its blocks frees them slowly. (A number of zero lets none pass: that of a cache that is none.)
+/// number with a fraction; a program that has it in its blocks frees them slowly. Zero, the stride of an
+/// absent cache, lets no address pass.
 #[derive(Debug)]
 #[repr(transparent)]
 struct Stride(AtomicU64);

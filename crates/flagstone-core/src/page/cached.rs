@@ -15,7 +15,7 @@ use crate::sync::Ordering::Relaxed;
 /// frees and takes a few megabytes of pages over and over half of its visits to the zone.
 const PARKED_BYTES_MIN: usize = 1 << 20;
 
-/// Beyond that a CPU's pageset holds at most one in so many of the pages in use. Halving it lets a
+/// Beyond that a CPU's pageset holds at most this part of the pages in use, as a divisor. Halving it lets a
 /// program of 64 MiB park 16 on each CPU.
 const PARKED_SHARE: usize = 8;
 

@@ -123,8 +123,8 @@ pub(super) enum After {
 }
 
 impl Lists {
-    /// Of `wanted` blocks so many as [`PcpState::affords`] by what this CPU took from the zone and
-    /// has not put back. What it put back of others' pages is forgiven when it takes again.
+    /// How many of `wanted` blocks this CPU may fetch, by what it took from the zone and has not put back
+    /// ([`PcpState::affords`]). Pages of others that it put back do not count against it.
     pub(super) fn affords(&mut self, order: Order, wanted: u32) -> u32 {
         let (taken, put) = (self.counters.refill_pages, self.counters.drain_pages);
         self.forgiven = self.forgiven.max(put.saturating_sub(taken));

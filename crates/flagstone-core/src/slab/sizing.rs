@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   sheaf   first ─► quiet limit   slow-path visits in quick succession; at once where a third
-//!                                  CPU's first deed is to free what others have just taken
+//!                                  CPU begins by freeing what others allocated
 //!           quiet ─► busy limit    the same, served by the barn: objects go round
 //!                                  either while more objects are live than sheaves would hold,
 //!                                  the first also while CPUs wait for the barn
@@ -111,16 +111,15 @@ impl Cache {
         }
     }
 
-    /// Whether CPUs may come to the barn in a crowd, now that `cpu` makes a sheaf: two wait for
-    /// each other once at most, and need no sheaves that differ.
+    /// Whether three CPUs or more make sheaves of this cache, `cpu` among them. Two wait for each other
+    /// once at most, so their sheaves may have one length.
     pub(crate) fn is_crowded(&self, cpu: CpuId) -> bool {
         note_cpu(&self.sizing.makers, cpu).count_ones() > 2
     }
 
-    /// Whether objects come to `cpu` from others, and to more than this one: it frees before it made a
-    /// sheaf of its own, as the third CPU, and others have filled theirs within the time that visits
-    /// count for.
-    fn is_fed(&self, cpu: CpuId, now: u64) -> bool {
+    /// Whether `cpu` frees what others allocate: it frees before it has made a sheaf, at least two other
+    /// CPUs have made some, and another CPU came by within [`VISITS_NS`].
+    fn only_frees(&self, cpu: CpuId, now: u64) -> bool {
         let sizing = &self.sizing;
         let own = 1 << (cpu.0 % 64);
         let is_first = sizing.makers.load(Relaxed) & own == 0;
@@ -181,7 +180,7 @@ impl<P: Engines> Slabs<P> {
     /// they begin with sheaves of the size that visits would lead to.
     pub(crate) fn note_first(&self, cache: &Cache) {
         let (target, quiet) = (cache.sheaf_capacity(), cache.sizing.max.load(Relaxed));
-        if target < quiet && cache.is_fed(P::current_cpu(), P::now()) {
+        if target < quiet && cache.only_frees(P::current_cpu(), P::now()) {
             cache.sizing.target.store(quiet, Relaxed);
         }
     }
