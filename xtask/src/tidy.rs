@@ -13,6 +13,10 @@ const LEFT_MACROS: [&str; 3] = ["todo", "unimplemented", "dbg"];
 /// Where rules are pure arithmetic.
 const POLICY: &str = "crates/flagstone-core/src/policy/";
 
+/// The core, and its only file that chooses between the machine's atomics and the model checker's.
+const CORE: &str = "crates/flagstone-core/src/";
+const SYNC: &str = "crates/flagstone-core/src/sync.rs";
+
 /// Every broken rule.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -20,6 +24,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         length(&source.path, &source.text, &mut findings);
         leftovers(source, &mut findings);
         safe_policy(source, &mut findings);
+        atomics(source, &mut findings);
     }
     for text in &tree.other {
         if !text.path.ends_with(".md") && !text.path.ends_with(".toml") {
@@ -86,6 +91,19 @@ fn safe_policy(source: &Source, findings: &mut Vec<Finding>) {
             path: source.path.clone(),
             line: 1,
             what: "a policy file starts with #![forbid(unsafe_code)]".into(),
+        });
+    }
+}
+
+fn atomics(source: &Source, findings: &mut Vec<Finding>) {
+    if !source.path.starts_with(CORE) || source.path == SYNC {
+        return;
+    }
+    for (at, _) in source.code.match_indices("core::sync::atomic") {
+        findings.push(Finding {
+            path: source.path.clone(),
+            line: source.line_of(at),
+            what: "atomics of the core come from crate::sync".into(),
         });
     }
 }
@@ -166,6 +184,14 @@ mod tests {
         assert_eq!(of_source(&path("order"), "fn a() {}").len(), 1);
         assert!(of_source(&path("order"), "#![forbid(unsafe_code)]").is_empty());
         assert!(of_source(&path("order_tests"), "fn a() {}").is_empty());
+    }
+
+    #[test]
+    fn atomics_of_the_core_are_named_in_one_file() {
+        let code = "use core::sync::atomic::AtomicU8;\n";
+        let of = |file: &str| of_source(&format!("{CORE}{file}"), code).len();
+        assert_eq!([of("slab/barn.rs"), of("sync.rs")], [1, 0]);
+        assert!(of_source("crates/flagstone-sim/src/a.rs", code).is_empty());
     }
 
     #[test]

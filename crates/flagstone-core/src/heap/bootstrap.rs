@@ -17,7 +17,7 @@ use crate::platform::{Lock, LockKind, OutOfMemory};
 use crate::policy::Policy;
 use crate::slab::Engines;
 use crate::slab::{CacheRequest, Slabs};
-use core::sync::atomic::{AtomicBool, AtomicUsize};
+use crate::sync::plain::{AtomicBool, AtomicUsize};
 
 /// What a heap is built with.
 #[derive(Clone, Copy, Debug)]

@@ -13,8 +13,7 @@
 //! Plain arithmetic; what a fall leads to is upkeep's.
 #![forbid(unsafe_code)]
 
-use crate::sync::Ordering::Relaxed;
-use core::sync::atomic::{AtomicU64, AtomicUsize};
+use crate::sync::plain::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// Nanoseconds since the heap last doubled after which its memory was held. Why a sixth of a second:
 /// 3 % of it pay for the faults of the 10 MiB that stay at most. Halving it lets programs that swing

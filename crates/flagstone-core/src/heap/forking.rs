@@ -2,8 +2,7 @@
 #![forbid(unsafe_code)]
 
 use crate::platform::{LockKind, Platform, RawLock};
-use crate::sync::Ordering::Relaxed;
-use core::sync::atomic::{AtomicBool, AtomicU32};
+use crate::sync::plain::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 /// The fork that is under way.
 #[derive(Debug)]

@@ -20,12 +20,12 @@ use super::class::ClassTable;
 use super::mark::Mark;
 use crate::platform::CpuArea;
 use crate::platform::MAX_CACHES;
-use core::mem::offset_of;
-use core::ptr::NonNull;
-use core::sync::atomic::{
+use crate::sync::plain::{
     AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
+use core::mem::offset_of;
+use core::ptr::NonNull;
 
 /// Binary logarithm of the alignment of every block.
 pub const ALIGN_SHIFT: u32 = 4;

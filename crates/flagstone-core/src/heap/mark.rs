@@ -24,8 +24,8 @@
 //! Invariants
 //! - `mark.not-handed-out`: a block of a cache comes to the program without a mark.
 
+use crate::sync::plain::{AtomicU32, Ordering::Relaxed};
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// Distance of the mark from the start of its block, in bytes.
 pub const MARK_AT: usize = 8;

@@ -9,7 +9,7 @@ use super::strays::Strays;
 use super::unlisted::Unlisted;
 use crate::platform::Lock;
 use crate::slab::{Engines, Slabs};
-use core::sync::atomic::{AtomicBool, AtomicUsize};
+use crate::sync::plain::{AtomicBool, AtomicUsize};
 
 /// A heap's parts, once built.
 #[derive(Debug)]

@@ -11,7 +11,7 @@
 
 use crate::platform::Platform;
 // Not loom's: a heap is a constant, and loom's atomics cannot be in one.
-use core::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::plain::{AtomicU64, Ordering};
 
 const NONE: u64 = 0;
 /// No token: those have no top bit (`lock.named`).

@@ -7,11 +7,11 @@
 //! The link is a block's first word: the block is free, and committed from its start. Taking
 //! everything is one swap, so a block cannot be taken twice and no tag is needed.
 
-use core::ptr::NonNull;
-use core::sync::atomic::{
+use crate::sync::plain::{
     AtomicPtr,
     Ordering::{AcqRel, Relaxed, Release},
 };
+use core::ptr::NonNull;
 
 /// The blocks that wait.
 #[derive(Debug)]

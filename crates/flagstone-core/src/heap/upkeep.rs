@@ -14,9 +14,8 @@ use crate::base::NodeId;
 use crate::platform::{LockKind, MAX_CACHES, RawLock};
 use crate::slab::Engines;
 use crate::slab::Slabs;
-use crate::sync::Ordering::Relaxed;
+use crate::sync::plain::{AtomicUsize, Ordering::Relaxed};
 use core::ptr::NonNull;
-use core::sync::atomic::AtomicUsize;
 
 /// Slow-path calls between two looks at the clock.
 const LOOK_EVERY: usize = 64;

@@ -14,8 +14,7 @@
 
 use super::config::Retention;
 use crate::policy::{Allowance, PAGE_NS, SHRINK_NS, SLAB_NS};
-use crate::sync::Ordering::Relaxed;
-use core::sync::atomic::AtomicUsize;
+use crate::sync::plain::{AtomicUsize, Ordering::Relaxed};
 
 /// What may stay, and what is parked above the page layer.
 #[derive(Debug)]

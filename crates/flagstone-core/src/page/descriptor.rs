@@ -35,7 +35,7 @@
 
 use crate::base::{NodeId, Order};
 use crate::policy::Policy;
-use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
+use crate::sync::plain::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Objects of at least a page divided by this have their links outside, where there is room.
 pub const OBJECTS_PER_PAGE_MAX: usize = 16;
@@ -171,8 +171,6 @@ const _: () = assert!(
     size_of::<Descriptor>() == 32 && TAIL_LINKS == 24,
     "a descriptor is half a cache line, and a tail needs a quarter of it"
 );
-
-use crate::sync::Ordering::Relaxed;
 
 impl Descriptor {
     /// Who owns the page.

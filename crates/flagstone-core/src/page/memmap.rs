@@ -24,9 +24,11 @@ use super::whole::Whole;
 use crate::base::{Order, PageCount, PageSize, Pfn};
 use crate::platform::{NotMapped, Platform};
 use crate::sync::AtomicUsize;
-use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use crate::sync::plain::{
+    AtomicBool,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
+};
 use core::ptr::NonNull;
-use core::sync::atomic::AtomicBool;
 
 /// What the caller has of the address space that is not committed yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -31,7 +31,6 @@ mod moves;
 mod pageset;
 mod release;
 pub(crate) mod resident;
-mod shares;
 mod snapshot;
 mod span;
 pub(crate) mod stack;

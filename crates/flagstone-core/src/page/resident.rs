@@ -12,9 +12,8 @@
 //! Locking: the zone's lock; relaxed atomics, since words are only shared inside one zone.
 
 use crate::base::{PageCount, Pfn};
-use crate::sync::Ordering::Relaxed;
+use crate::sync::plain::{AtomicU64, Ordering::Relaxed};
 use core::ptr::NonNull;
-use core::sync::atomic::AtomicU64;
 
 /// One bit for each page of the reservation.
 #[derive(Clone, Copy, Debug)]

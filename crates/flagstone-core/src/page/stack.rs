@@ -11,7 +11,7 @@ use crate::base::Pfn;
 use crate::sync::AtomicU32;
 use crate::sync::Ordering::{AcqRel, Relaxed, Release};
 // As in descriptors: whoever reads a link took it with the head.
-use core::sync::atomic::AtomicU32 as Link;
+use crate::sync::plain::AtomicU32 as Link;
 
 /// The first of the pages that wait.
 #[derive(Debug)]

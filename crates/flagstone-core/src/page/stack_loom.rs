@@ -2,7 +2,7 @@
 
 use super::PageStack;
 use crate::base::Pfn;
-use core::sync::atomic::AtomicU32;
+use crate::sync::plain::AtomicU32;
 use loom::sync::Arc;
 use loom::thread;
 use std::vec::Vec;

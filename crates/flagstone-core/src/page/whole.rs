@@ -18,9 +18,8 @@
 //! Locking: that of the block's zone. Zones share words, so bits change by atomic steps.
 
 use crate::base::{Order, Pfn};
-use crate::sync::Ordering::Relaxed;
+use crate::sync::plain::{AtomicU64, Ordering::Relaxed};
 use core::ptr::NonNull;
-use core::sync::atomic::AtomicU64;
 
 /// One kind of bits.
 #[derive(Clone, Copy, Debug)]

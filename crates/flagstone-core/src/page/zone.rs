@@ -28,11 +28,13 @@ use super::zone_size::{Managed, ZoneSize};
 use crate::base::{CpuId, NodeId, Order, PageCount, Pfn};
 use crate::platform::{Access, Guard, Line, Lock, LockKind, Platform};
 use crate::policy::ZoneFlags;
-use crate::sync::Ordering::{Acquire, Relaxed};
+use crate::sync::plain::{
+    AtomicBool,
+    Ordering::{Acquire, Relaxed},
+};
 use crate::sync::{AtomicU8, AtomicU32, AtomicUsize};
 use core::marker::PhantomData;
 use core::ptr::NonNull;
-use core::sync::atomic::AtomicBool;
 
 /// A block handed to an owner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,4 +1,4 @@
-//! How much of a zone may be used, and the watermarks that follow.
+//! How the span is shared out among nodes, how much of a zone may be used, and the watermarks that follow.
 //!
 //! A zone's span is address space, which is plenty; what may be used is memory, which a
 //! container limits and may limit anew. Read without a lock on the way of every page; written by
@@ -6,6 +6,7 @@
 //! decide how eagerly pages are kept.
 #![forbid(unsafe_code)]
 
+use crate::base::Order;
 use crate::policy::Watermarks;
 use crate::sync::Ordering::Relaxed;
 use crate::sync::{AtomicU64, AtomicUsize};
@@ -73,6 +74,34 @@ impl ZoneSize {
             low: self.low(),
             high: self.high(),
             promo: self.promo.load(Relaxed),
+        }
+    }
+}
+
+/// How the span is shared out among nodes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shares {
+    pub zones: u32,
+    /// Binary logarithm of the pages of a share; 31 for a zone that has everything.
+    pub shift: u32,
+    pub pages_each: u32,
+}
+
+impl Shares {
+    pub fn of(pages: usize, nodes: u32) -> Self {
+        let share = if nodes > 1 { pages / nodes as usize } else { 0 };
+        if share < Order::MAX.pages().0 {
+            return Self {
+                zones: 1,
+                shift: 31,
+                pages_each: pages as u32,
+            };
+        }
+        let shift = crate::base::ilog2(share as u64);
+        Self {
+            zones: nodes,
+            shift,
+            pages_each: 1 << shift,
         }
     }
 }

@@ -18,8 +18,8 @@
 //! the next, which never hides a lock that is held.
 
 use super::LockKind;
+use crate::sync::plain::{Ordering, compiler_fence};
 use crate::sync::{AtomicU64, Ordering::Relaxed};
-use core::sync::atomic::{Ordering, compiler_fence};
 
 /// The word.
 #[derive(Debug)]

@@ -34,8 +34,8 @@
 use super::{LockKind, Platform, RawLock};
 use crate::base::CpuId;
 use crate::sync::Ordering;
+use crate::sync::plain::{AtomicU32, AtomicUsize};
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU32, AtomicUsize};
 
 /// Caches an area has slots for. Why 256: two words per cache and CPU then fill one 4 KiB page,
 /// so that a CPU's slots are found by a shift.

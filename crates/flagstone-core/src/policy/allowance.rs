@@ -16,7 +16,7 @@
 //! One word, plain arithmetic. Racy on purpose: a lost charge gives back a little too eagerly.
 #![forbid(unsafe_code)]
 
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::sync::plain::{AtomicU64, Ordering::Relaxed};
 
 /// Nanoseconds that a page costs which was given back and is wanted again: its part of the
 /// `madvise`, and the fault. Why 2000: with 4 KiB pages a fault of zeroed memory takes 0.5 to 1 µs

@@ -13,14 +13,7 @@
 //! ```
 //!
 //! [`Policy`] is a plain value, `Copy`, a few dozen words; the allocator asks it questions when a
-//! cache or a zone is made and keeps the answers. What other layers use:
-//!
-//! - [`Policy::parse`], [`Policy::set`], [`Policy::default`];
-//! - [`Policy::slab_shape`], [`Policy::layout`];
-//! - [`Policy::next_slab`] in [`Policy::slab_unit`]s, where slabs follow the population;
-//! - [`Policy::cpu_partial`], [`Policy::min_partial`], [`Policy::sheaf_capacity`],
-//!   [`Policy::barn_limits`], [`Policy::slab2007_queues`];
-//! - [`Policy::pcp_marks`] and [`Policy::pcp_state`], whose [`PcpState`] a pageset embeds.
+//! cache or a zone is made and keeps the answers.
 //!
 //! Sources: "docs: linux-policies N" cites a section of the rule sheet; what was not read in a
 //! kernel's source or seen on a running one says so.

@@ -17,9 +17,8 @@
 
 use super::sheaf::OwnSheaf;
 use crate::platform::{Access, Line, Lock, LockKind, Platform, Reentered, SheafHeader};
-use crate::sync::Ordering::Relaxed;
+use crate::sync::plain::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicBool, AtomicU32};
 
 /// A list of sheaves through their links.
 #[derive(Debug, Default)]

@@ -10,13 +10,11 @@
 //! how sheaves and barns grow (`sizing.rs`).
 
 use super::geometry::Geometry;
-use super::room::EngineRoom;
 use super::tallies::SheafSizing;
 use crate::base::CacheId;
 use crate::policy::Engine;
-use crate::sync::Ordering::Relaxed;
+use crate::sync::plain::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 /// Bytes of a cache's name that are kept.
 pub const NAME_BYTES: usize = 32;
@@ -100,6 +98,32 @@ pub struct Cache {
     /// Objects taken out of slabs (by sheaves or callers) minus those put back. The other
     /// engines do not count: their slabs' states say it.
     pub(crate) out: AtomicU64,
+}
+
+/// A cache's room: memory that an engine made and kept for the next cache of this id.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct EngineRoom {
+    address: usize,
+    bytes: usize,
+}
+
+impl EngineRoom {
+    pub fn new(memory: NonNull<u8>, bytes: usize) -> Self {
+        Self {
+            address: memory.as_ptr() as usize,
+            bytes,
+        }
+    }
+
+    /// The same room for another cache, if it has so many bytes.
+    pub fn again(&self, bytes: usize) -> Option<Self> {
+        (self.address != 0 && self.bytes >= bytes).then_some(*self)
+    }
+
+    #[inline]
+    pub fn address(&self) -> usize {
+        self.address
+    }
 }
 
 /// What `Cache` is made of besides the request.

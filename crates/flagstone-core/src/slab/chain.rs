@@ -17,10 +17,9 @@
 use super::geometry::{ALLOCATED, Geometry, LINKS_MAX, LinkPlace};
 use super::state::NO_OBJECT;
 use crate::platform::{Access, Fault, Line, Platform};
-use crate::sync::Ordering::Relaxed;
+use crate::sync::plain::{AtomicU8, AtomicU16, AtomicU64, Ordering::Relaxed};
 use core::marker::PhantomData;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU64};
 
 /// What is needed to read and write the links of one slab.
 pub struct Links<'a, P: Platform> {

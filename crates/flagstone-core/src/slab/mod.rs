@@ -32,7 +32,6 @@ mod node;
 mod put;
 mod refill;
 mod registry;
-mod room;
 mod sheaf;
 mod shrink;
 mod sizing;

@@ -2,10 +2,9 @@
 //!
 //! Locking: the registry's lock while an entry of the table is chosen and filled.
 
-use super::cache::{CacheMaking, CacheRequest, CacheState};
+use super::cache::{CacheMaking, CacheRequest, CacheState, EngineRoom};
 use super::engine::{Engines, ObjectEngine, Served};
 use super::geometry::Geometry;
-use super::room::EngineRoom;
 use super::sheaf::capacity_for;
 use super::slabs::{CacheError, SHEAF_CACHES, Slabs};
 use super::tallies::BARN_BYTES_FIRST;

@@ -26,8 +26,7 @@ use super::slabs::Slabs;
 use super::tallies::BARN_BYTES_FIRST;
 use crate::base::{CacheId, CpuId, NodeId};
 use crate::platform::MAX_CACHES;
-use crate::sync::Ordering::Relaxed;
-use core::sync::atomic::AtomicU64;
+use crate::sync::plain::{AtomicU64, Ordering::Relaxed};
 
 /// Sheaves more than one for each visitor that a barn takes where objects go round. Without them
 /// one CPU that allocates and one that frees come to the slabs whenever either falls behind.

@@ -10,10 +10,9 @@
 //! Built in place over memory of the page layer; never moves. Sheaves are themselves objects of
 //! internal caches that have no sheaves (as the kernel's bootstrap caches).
 
-use super::cache::{Cache, CacheMaking, CacheRequest, CacheState};
+use super::cache::{Cache, CacheMaking, CacheRequest, CacheState, EngineRoom};
 use super::geometry::Geometry;
 use super::node::Node;
-use super::room::EngineRoom;
 use super::sheaf::{SHEAF_BYTES_MIN, bytes_for};
 use super::tallies::{BarnsTotal, Sweeps};
 use crate::base::{CacheId, NodeId, PageCount, Pfn};
@@ -21,9 +20,8 @@ use crate::page::{PageAllocator, PageConfig};
 use crate::platform::{CpuArea, Lock, LockKind, MAX_CACHES, OutOfMemory, Platform};
 use crate::policy::Bounds;
 use crate::policy::{Engine, Policy};
-use crate::sync::Ordering::Relaxed;
+use crate::sync::plain::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 /// Caches of sheaves: memory of 64 B, 128 B, ... 8 KiB.
 pub const SHEAF_CACHES: usize = 8;

@@ -23,8 +23,8 @@ use super::slabs::{SHEAF_CACHES, Slabs};
 use crate::base::{CpuId, NodeId};
 use crate::platform::{Fault, SHEAF_HEADER_BYTES, SheafWord, Slot};
 use crate::policy::Engine;
+use crate::sync::plain::{AtomicUsize, Ordering::Relaxed};
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 impl<P: Engines> Slabs<P> {
     /// Ends the program unless an object of `cache` that was handed out starts at `object`, or if

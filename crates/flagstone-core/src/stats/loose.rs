@@ -11,9 +11,11 @@ use crate::platform::{
 };
 use crate::slab::Engines;
 use crate::slab::{Cache, SHEAF_BYTES_MAX, SHEAF_CACHES, Slabs};
-use crate::sync::Ordering::{Acquire, Relaxed};
+use crate::sync::plain::{
+    AtomicPtr,
+    Ordering::{Acquire, Relaxed},
+};
 use core::ptr::NonNull;
-use core::sync::atomic::AtomicPtr;
 
 /// Counts the objects that lie in sheaves of CPUs and in barns, by cache and by slab.
 pub(super) fn objects<P: Engines>(
