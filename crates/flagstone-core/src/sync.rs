@@ -1,8 +1,7 @@
 //! Atomics, chosen once: the only file that knows a model checker exists.
 //!
-//! A word of this module is loom's under `--cfg loom`; a word of [`plain`] stays what it is. Plain are words in
-//! memory that is mapped zeroed (descriptors, tables of caches and nodes), words of values that constants make, and
-//! counts that may be lost: loom's atomics can be none of the three.
+//! A word of this module is loom's under `--cfg loom`, a word of [`plain`] never: words in memory that is mapped
+//! zeroed, in values that constants make, and counts that may be lost. Loom's can be none of the three.
 
 #[cfg(not(loom))]
 pub use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};

@@ -18,8 +18,7 @@
 //! Sources: "docs: linux-policies N" cites a section of the rule sheet; what was not read in a
 //! kernel's source or seen on a running one says so.
 //!
-//! Pure integer code: no memory and no platform. State between calls is only in what other layers
-//! embed: [`PcpState`], [`Allowance`] and `Bounds`.
+//! Pure integer code without memory or platform; state is in [`PcpState`], [`Allowance`] and `Bounds`.
 #![forbid(unsafe_code)]
 
 mod allowance;
