@@ -24,12 +24,15 @@
 
 pub mod cache;
 pub mod names;
+pub mod pagesets;
 pub mod record;
 mod row;
 mod runs;
 pub mod spec;
 pub mod sweep;
 pub mod table;
+pub mod tape;
+pub mod tune;
 pub mod units;
 
 pub use cache::Cache;

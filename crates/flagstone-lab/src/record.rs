@@ -159,7 +159,7 @@ impl Spec {
             policy: &policy,
             tasks: self.tasks,
             seed: self.seed,
-            params: &self.params(),
+            params: &self.params()?,
             plan: self.plan(),
         };
         let outcome = scenario

@@ -9,6 +9,7 @@
 //! policy stands by its name, because [`MODEL_VERSION`] changes when a name comes to mean something else.
 
 use crate::names;
+use crate::tape::Recorded;
 use flagstone_core::policy::{KEYS, Policy};
 use flagstone_sim::costs::MS;
 use flagstone_sim::scenario::NamedPolicy;
@@ -38,6 +39,9 @@ pub struct Task {
     /// Times a finite workload is run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rounds: Option<u32>,
+    /// What the workload `trace` plays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<Recorded>,
 }
 
 /// A policy and the knobs set on it.
@@ -221,6 +225,25 @@ impl Spec {
         })
     }
 
+    /// A run that plays a trace, with a task for each of its streams and copies.
+    #[must_use]
+    pub fn played(machine: Machine, policy: Rules, trace: Recorded) -> Self {
+        Self {
+            schema: SCHEMA.into(),
+            model_version: MODEL_VERSION,
+            workload: Task {
+                name: Workload::played().name.into(),
+                trace: Some(trace),
+                ..Task::default()
+            },
+            policy,
+            tasks: 1,
+            window: Window::FULL,
+            seed: 1,
+            machine,
+        }
+    }
+
     /// Whether it can be run at all.
     ///
     /// # Errors
@@ -232,7 +255,7 @@ impl Spec {
                 self.schema
             ));
         }
-        let workload = names::workload(&self.workload.name)?;
+        let workload = self.known_workload()?;
         workload.check_tasks(self.tasks, self.machine.cpus(), &self.machine.name)?;
         if let Some(size) = self.workload.size {
             workload.check_size(size)?;
@@ -258,10 +281,14 @@ impl Spec {
             seed: u64,
             machine: &'a Machine,
         }
+        let mut workload = self.workload.clone();
+        if let Some(trace) = &mut workload.trace {
+            trace.file.clear();
+        }
         serde_json::to_string(&Canonical {
             schema: &self.schema,
             model_version: self.model_version,
-            workload: &self.workload,
+            workload: &workload,
             policy: &self.policy,
             tasks: self.tasks,
             window: &self.window,
@@ -294,14 +321,19 @@ impl Spec {
     }
 
     /// The parameters as the simulator takes them.
-    pub(crate) fn params(&self) -> Params {
-        Params {
+    pub(crate) fn params(&self) -> Result<Params, String> {
+        let tape = match self.workload.trace {
+            Some(_) => Some(crate::tape::tape(self)?.0),
+            None => None,
+        };
+        Ok(Params {
+            tape,
             size: self.workload.size,
             think_ns: self.workload.think_ns,
             placement: self.workload.placement,
             rounds: self.workload.rounds,
             ..Params::default()
-        }
+        })
     }
 
     pub(crate) fn plan(&self) -> Plan {
@@ -309,7 +341,10 @@ impl Spec {
     }
 
     pub(crate) fn known_workload(&self) -> Result<&'static Workload, String> {
-        names::workload(&self.workload.name)
+        match self.workload.trace {
+            Some(_) => Ok(Workload::played()),
+            None => names::workload(&self.workload.name),
+        }
     }
 
     /// About how much work the run is, in no unit.

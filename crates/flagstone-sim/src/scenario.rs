@@ -9,7 +9,7 @@
 use crate::costs::Ps;
 use crate::machine::Machine;
 use crate::options::Options;
-use crate::subject::Subject;
+use crate::subject::{CacheCount, Subject};
 use crate::tally::Totals;
 use crate::vm::Vm;
 use crate::watch::Watch;
@@ -131,6 +131,20 @@ impl Scenario<'_> {
         let all = vm.totals();
         outcome.simulated = all.allocs + all.frees;
         outcome.details.extend(details.take());
+        if let Some(tape) = &self.params.tape {
+            for (cache, left) in tape.caches.iter().zip(&tape.left) {
+                let active = (left * u64::from(tape.copies)) as f64;
+                outcome.details.push((format!("active {}", cache.name), active));
+            }
+            for cache in subject.caches(&vm) {
+                let CacheCount { name, slabs, .. } = &cache;
+                let objects = slabs * u64::from(cache.objects_per_slab);
+                outcome.details.extend([
+                    (format!("slabs {name}"), *slabs as f64),
+                    (format!("objects {name}"), objects as f64),
+                ]);
+            }
+        }
         if self.workload.processes {
             // Everybody has gone home: how long until pagesets are as small as they get, and
             // how much is left in them.

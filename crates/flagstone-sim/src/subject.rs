@@ -11,8 +11,9 @@ use crate::world::{Virtual, word_and_entry};
 use core::cell::Cell;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
+use core::sync::atomic::Ordering::Relaxed;
 use flagstone_core::base::{CacheId, CpuId, NodeId, Order, Pfn};
-use flagstone_core::page::{PageConfig, Retention};
+use flagstone_core::page::{PageConfig, PageKind, Retention};
 use flagstone_core::platform::{Platform, Slot};
 use flagstone_core::policy::{Engine, Policy};
 use flagstone_core::slab::{Cache, CacheRequest, Slabs};
@@ -22,6 +23,19 @@ use flagstone_core::slab::{Cache, CacheRequest, Slabs};
 /// pages they alone would fill the host's tables of addresses; the pages themselves are too many and
 /// too thinly used.
 const OWN_BYTES: usize = 4 << 20;
+
+/// A cache when a run has ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CacheCount {
+    /// Its name.
+    pub name: String,
+    /// Its slabs.
+    pub slabs: u64,
+    /// Objects of one.
+    pub objects_per_slab: u32,
+    /// Bytes from one object to the next.
+    pub size: usize,
+}
 
 /// The core on a virtual machine.
 pub struct Subject {
@@ -279,6 +293,36 @@ impl Subject {
                 }
             }
             seconds.saturating_sub(1)
+        })
+    }
+
+    /// Caches with slabs, by name: slabs, pages of all of them, objects in a slab of the policy's order.
+    /// For when nobody runs.
+    #[must_use]
+    pub fn caches(&self, vm: &Vm) -> Vec<CacheCount> {
+        vm.boot_look(|| {
+            let slabs = self.slabs();
+            let mut counts = std::collections::BTreeMap::<usize, (CacheId, u64)>::new();
+            let pages = slabs.pages();
+            let limit = pages.map_limit().load(Relaxed) >> pages.page_size().shift();
+            for pfn in (0..limit as u32).map(Pfn) {
+                if let Some(cache) = slabs.cache_of_page(pfn)
+                    && pages.descriptor(pfn).kind() == PageKind::Slab
+                {
+                    let id = cache.id();
+                    counts.entry(id.index()).or_insert((id, 0)).1 += 1;
+                }
+            }
+            let of = |(id, slabs_of): (CacheId, u64)| {
+                let cache = slabs.cache(id);
+                CacheCount {
+                    name: cache.name().to_owned(),
+                    slabs: slabs_of,
+                    objects_per_slab: cache.geometry().objects(),
+                    size: cache.geometry().size(),
+                }
+            };
+            counts.into_values().map(of).collect()
         })
     }
 

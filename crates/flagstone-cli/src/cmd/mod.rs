@@ -13,4 +13,5 @@ pub mod run;
 pub mod sim;
 pub mod sweep;
 pub mod trace;
+pub mod tune;
 pub mod watch;

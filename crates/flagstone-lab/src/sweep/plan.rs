@@ -442,7 +442,7 @@ mod tests {
             "{grid}[[case]]\npolicy = \"6.5\"\nknobs = {{ cpu_partial = [30, 60] }}\n[[case]]\nseeds = [9]\n"
         );
         let cases = read(&cases).unwrap();
-        assert_eq!(cases.len(), 24 / 3 * 3 * 2 * 2 / 2 + 16);
+        assert_eq!(cases.len(), 2 * 2 * 2 * 3 * 4 + 2 * 2 * 2 * 2);
         let kernel = cases.iter().filter(|spec| spec.policy.name == "linux-6.5");
         assert!(kernel.clone().all(|spec| spec.policy.knobs.len() == 2));
     }

@@ -23,6 +23,7 @@ pub mod random_mix;
 mod replay;
 mod sctp;
 pub mod stage;
+pub mod tape;
 
 use crate::costs::{NS, Ps};
 use crate::schedule::Program;
@@ -30,6 +31,7 @@ use crate::subject::Subject;
 use crate::topology::Placement;
 use crate::vm::Vm;
 use core::cell::RefCell;
+use std::sync::Arc;
 
 pub use replay::{TRACES, Trace};
 
@@ -49,6 +51,8 @@ pub struct Params {
     /// something only on their way from another CPU; what is in mailboxes and inboxes travels too, on
     /// lines of its own. In place of a think time.
     pub program_ns: Option<[f64; 2]>,
+    /// What the workload `trace` plays.
+    pub tape: Option<Arc<tape::Tape>>,
 }
 
 /// What a workload's programs are made from.
@@ -278,7 +282,26 @@ pub const WORKLOADS: &[Workload] = &[
     },
 ];
 
+/// A recorded program ([`tape`]): not in the list, because it needs a file.
+static TRACE: Workload = Workload {
+    name: "trace",
+    about: "a recorded program, or a kernel's events: flagstone sim replay",
+    unit: "recorded event",
+    kind: Kind::Finite,
+    tasks: ANY,
+    placement: Placement::Spread,
+    processes: false,
+    sizes: None,
+    make: tape::make,
+};
+
 impl Workload {
+    /// The workload that plays a tape.
+    #[must_use]
+    pub fn played() -> &'static Self {
+        &TRACE
+    }
+
     /// The workload called `name`.
     ///
     /// # Errors

@@ -3,7 +3,8 @@
 //! ```text
 //!   run         workload × policies × tasks × seeds ─► specs ─► records ─► rows    run.rs, table.rs
 //!   list        names that run takes              calibrate, validate   this host
-//!   interleave  random programs, checked          cache                 runs that are kept
+//!   replay      a recorded trace                  pagesets  page events of a kernel
+//!   interleave  random programs, checked          cache     runs that are kept
 //! ```
 //!
 //! Parse and check everything first, then run, then print. `sim NAME` is short for `sim run NAME`.
@@ -12,7 +13,9 @@ mod cache;
 mod host;
 mod interleave;
 mod list;
+mod pagesets;
 mod plot;
+mod replay;
 mod run;
 mod table;
 
@@ -77,6 +80,8 @@ enum Command {
     Calibrate(host::CalibrateArgs),
     Validate(host::ValidateArgs),
     Interleave(interleave::InterleaveArgs),
+    Pagesets(pagesets::PagesetsArgs),
+    Replay(Box<replay::ReplayArgs>),
     Cache(cache::CacheArgs),
 }
 
@@ -96,6 +101,8 @@ pub fn run(args: &Args) -> Outcome {
         Some(Command::Calibrate(args)) => host::calibrate(&args.file),
         Some(Command::Validate(args)) => host::validate(args),
         Some(Command::Interleave(args)) => interleave::run(args),
+        Some(Command::Pagesets(args)) => pagesets::run(args),
+        Some(Command::Replay(args)) => replay::run(args),
         Some(Command::Cache(args)) => cache::run(args),
         None if short.list => {
             no_use("--list", short, &["--json"])?;

@@ -87,6 +87,83 @@ pub struct RunOptions {
 }
 
 impl RunOptions {
+    /// Where the document goes.
+    pub(super) fn json(&self) -> &Json {
+        &self.json
+    }
+
+    /// The machine asked for.
+    pub(super) fn machine(&self) -> Result<Machine, String> {
+        names::machine(self.machine.as_deref().unwrap_or("this-machine"))
+    }
+
+    /// Refuses options that a command would ignore.
+    pub(super) fn none_of(&self, useless: &[&str]) -> Result<(), String> {
+        let mut given = self
+            .given()
+            .filter(|(option, given)| *given && useless.contains(option));
+        match given.next() {
+            Some((option, _)) => Err(format!("a trace has no use for {option}: leave it out")),
+            None => Ok(()),
+        }
+    }
+
+    /// `spec` with the workload's parameters and the window that are asked for.
+    pub(super) fn applied(&self, mut spec: Spec) -> Result<Spec, String> {
+        let size = self.size.as_deref().map(units::bytes).transpose();
+        spec.workload.size = size.map_err(|why| format!("--size {why}"))?;
+        let think = self.think.as_deref().map(units::nanoseconds).transpose();
+        spec.workload.think_ns = think.map_err(|why| format!("--think {why}"))?;
+        spec.workload.placement = match (self.compact, self.spread) {
+            (true, _) => Some(Placement::Compact),
+            (_, true) => Some(Placement::Spread),
+            _ => None,
+        };
+        spec.window = match (&self.window, self.quick) {
+            (Some(window), _) => Window::parse(window)?,
+            (None, true) => Window::QUICK,
+            (None, false) => Window::FULL,
+        };
+        spec.check()?;
+        Ok(spec)
+    }
+
+    /// A row for each number of tasks and policy, with all seeds.
+    pub(super) fn grid(&self, base: &Spec, all_tasks: &[u32]) -> Result<Request, String> {
+        let policies = self.policies.rules()?;
+        let seeds = super::seeds(&self.seed, &self.seeds)?;
+        let runs = policies.len() as u64 * all_tasks.len() as u64 * seeds.len() as u64;
+        if runs > RUNS_MAX {
+            return Err(format!(
+                "{runs} runs asked for; at most {RUNS_MAX} in one call"
+            ));
+        }
+        let mut request = Request {
+            specs: Vec::new(),
+            rows: Vec::new(),
+        };
+        for &tasks in all_tasks {
+            for policy in &policies {
+                request.rows.push((request.specs.len(), seeds.len()));
+                request.specs.extend(seeds.iter().map(|&seed| Spec {
+                    tasks,
+                    seed,
+                    policy: Rules::clone(policy),
+                    ..base.clone()
+                }));
+            }
+        }
+        Ok(request)
+    }
+
+    /// How runs are made.
+    pub(super) fn how(&self) -> Options {
+        Options {
+            cache: (!self.no_cache).then(Cache::of_user).flatten(),
+            jobs: self.jobs.map(usize::from),
+        }
+    }
+
     /// Options and whether each was given.
     pub(super) fn given(&self) -> impl Iterator<Item = (&'static str, bool)> {
         [
@@ -127,7 +204,7 @@ impl Request {
 
     /// The workload.
     pub(super) fn workload(&self) -> &'static Workload {
-        Workload::named(&self.first().workload.name).expect("a checked name")
+        Workload::named(&self.first().workload.name).unwrap_or(Workload::played())
     }
 
     /// Seeds of a row.
@@ -164,6 +241,16 @@ pub(super) fn run(workload: Option<&str>, options: &RunOptions, spec: Option<&Pa
         None => check(workload, options),
     };
     let request = request.map_err(usage)?;
+    finish(&request, options, &json, |_| ())
+}
+
+/// Makes the runs and writes what is asked for; `more` prints behind the table.
+pub(super) fn finish(
+    request: &Request,
+    options: &RunOptions,
+    json: &Json,
+    more: impl Fn(&[Row]),
+) -> Outcome {
     outfile::all_writable("sim", json.path(), &[])?;
     let outputs = [("--records", &options.records), ("--plot", &options.plot)];
     for (name, file) in outputs {
@@ -194,19 +281,22 @@ pub(super) fn run(workload: Option<&str>, options: &RunOptions, spec: Option<&Pa
     );
     room.map(drop).map_err(usage)?;
     let began = Instant::now();
-    let results = results(&request, options);
+    let results = results(request, options);
     match (json.path(), options.records.as_deref()) {
         (Some(file), _) => {
-            outfile::write_json("sim: --json", file, &table::document(&request, &results))?
+            outfile::write_json("sim: --json", file, &table::document(request, &results))?
         }
         (None, Some(file)) if file == Path::new("-") => {}
-        (None, _) => table::print(&request, &results, began.elapsed()),
+        (None, _) => {
+            table::print(request, &results, began.elapsed());
+            more(&results.rows);
+        }
     }
     if let Some(file) = &options.records {
         write_records(file, &results.records)?;
     }
     if let Some(file) = &options.plot {
-        plot::draw(file, &request, &results.rows)?;
+        plot::draw(file, request, &results.rows)?;
     }
     for line in &results.failures {
         eprintln!("flagstone: sim: {line}");
@@ -233,55 +323,12 @@ pub(crate) fn write_records(file: &Path, all: &[Record]) -> Result<(), crate::ex
 fn check(workload: Option<&str>, options: &RunOptions) -> Result<Request, String> {
     let name = workload.ok_or("which workload? `flagstone sim list` shows all")?;
     let workload = known(name)?;
-    let machine = super::machine(options.machine.as_deref().unwrap_or("this-machine"))?;
-    let policies = options.policies.rules()?;
+    let machine = options.machine()?;
     let tasks = tasks(options, workload, &machine)?;
-    let seeds = super::seeds(&options.seed, &options.seeds)?;
-    let runs = policies.len() as u64 * tasks.len() as u64 * seeds.len() as u64;
-    if runs > RUNS_MAX {
-        return Err(format!(
-            "{runs} runs asked for; at most {RUNS_MAX} in one call"
-        ));
-    }
-    let mut base = base(name, machine, options)?;
+    let mut base = Spec::new(name, machine, "flagstone")?;
     base.tasks = tasks[0];
-    base.check()?;
-    let mut request = Request {
-        specs: Vec::new(),
-        rows: Vec::new(),
-    };
-    for &tasks in &tasks {
-        for policy in &policies {
-            request.rows.push((request.specs.len(), seeds.len()));
-            request.specs.extend(seeds.iter().map(|&seed| Spec {
-                tasks,
-                seed,
-                policy: Rules::clone(policy),
-                ..base.clone()
-            }));
-        }
-    }
-    Ok(request)
-}
-
-/// What all runs have in common.
-fn base(workload: &str, machine: Machine, options: &RunOptions) -> Result<Spec, String> {
-    let mut spec = Spec::new(workload, machine, "flagstone")?;
-    let size = options.size.as_deref().map(units::bytes).transpose();
-    spec.workload.size = size.map_err(|why| format!("--size {why}"))?;
-    let think = options.think.as_deref().map(units::nanoseconds).transpose();
-    spec.workload.think_ns = think.map_err(|why| format!("--think {why}"))?;
-    spec.workload.placement = match (options.compact, options.spread) {
-        (true, _) => Some(Placement::Compact),
-        (_, true) => Some(Placement::Spread),
-        _ => None,
-    };
-    spec.window = match (&options.window, options.quick) {
-        (Some(window), _) => Window::parse(window)?,
-        (None, true) => Window::QUICK,
-        (None, false) => Window::FULL,
-    };
-    Ok(spec)
+    let base = options.applied(base)?;
+    options.grid(&base, &tasks)
 }
 
 /// A workload, or what was probably meant, the subcommands among it.
@@ -355,11 +402,7 @@ fn from_file(file: &Path) -> Result<Request, String> {
 /// Makes the runs, as many at a time as the host has cores.
 fn results(request: &Request, options: &RunOptions) -> Results {
     let bar = super::progress(request.specs.len() as u64);
-    let how = Options {
-        cache: (!options.no_cache).then(Cache::of_user).flatten(),
-        jobs: options.jobs.map(usize::from),
-    };
-    let answers = sim(&request.specs, &how, |_| bar.inc(1));
+    let answers = sim(&request.specs, &options.how(), |_| bar.inc(1));
     bar.finish_and_clear();
     let fresh = answers.iter().filter(|answer| answer.fresh);
     let simulated = fresh

@@ -185,6 +185,9 @@ fn settled(row: &Row, kind: Kind) -> String {
     }
 }
 
+/// Figures of caches have a table of their own.
+const CACHES: [&str; 3] = ["slabs ", "objects ", "active "];
+
 /// What only some workloads report, one line for each row that has it.
 fn extras(rows: &[Row]) {
     for row in rows {
@@ -202,6 +205,9 @@ fn extras(rows: &[Row]) {
             parts.push(format!("cache misses {rate:.2} %"));
         }
         for (name, value) in &row.details {
+            if CACHES.iter().any(|head| name.starts_with(head)) {
+                continue;
+            }
             parts.push(format!("{name} {value:.0}"));
         }
         if !parts.is_empty() {
