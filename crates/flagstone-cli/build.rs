@@ -50,9 +50,13 @@ fn main() {
         ),
     };
     println!("cargo::rustc-env=LIBRARY_COMMIT={commit}");
-    // Empty: not known. All crates, because the command is made of most of them.
-    println!("cargo::rerun-if-changed={}", crates.display());
-    let whole = commit_of(crates, &["."]).unwrap_or_default();
+    // Empty: not known.
+    let parts = parts(crates);
+    let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+    for part in &parts {
+        println!("cargo::rerun-if-changed={}", crates.join(part).display());
+    }
+    let whole = commit_of(crates, &parts).unwrap_or_default();
     println!("cargo::rustc-env=COMMAND_COMMIT={whole}");
     carry("FLAGSTONE_LIBRARY_DIGEST", &library, &out.join(LIBRARY));
     let kernels = match env::var_os("FLAGSTONE_LIBRARY_KERNELS") {
@@ -103,6 +107,15 @@ fn commit_of(crates: &Path, sources: &[&str]) -> Option<String> {
     let changed = !git(&["status", "--porcelain"])?.is_empty();
     let since = if changed { " with changes" } else { "" };
     Some(format!("commit {last}{since}")).filter(|_| !last.is_empty())
+}
+
+/// The crates that the command may be made of: all but the Python package, which is made of it.
+fn parts(crates: &Path) -> Vec<String> {
+    let entries = fs::read_dir(crates).expect("crates/ is readable");
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let mut parts: Vec<String> = names.filter(|name| name != "flagstone-python").collect();
+    parts.sort();
+    parts
 }
 
 /// Hands `layout.ld` to the linker.

@@ -65,7 +65,10 @@ fn packages_say_what_they_need_and_hold_what_a_debian_system_expects() {
     };
     assert_eq!(field(library, "Package"), "libflagstone0");
     assert!(field(library, "Depends").starts_with("libc6 (>= 2."));
-    assert_eq!(field(development, "Depends"), "libflagstone0 (= 0.1.0)");
+    assert_eq!(
+        field(development, "Depends"),
+        concat!("libflagstone0 (= ", env!("CARGO_PKG_VERSION"), ")")
+    );
     assert!(field(command, "Depends").starts_with("libc6 (>= 2."));
     let root = unpacked("deb-files").expect("packages are built");
     let lib = root.join("usr/lib").join(triplet());
@@ -173,7 +176,10 @@ fn dpkg_installs_into_an_empty_system_where_the_command_runs_and_removes_all_of_
     let mut inside = clean("chroot", &root);
     inside.arg(&root).args(["/usr/bin/flagstone", "run", "--"]);
     let (version, answer) = run(inside.args(["/usr/bin/flagstone", "--version"]));
-    assert!(version.starts_with("flagstone 0.1.0"), "{version}");
+    assert!(
+        version.starts_with(concat!("flagstone ", env!("CARGO_PKG_VERSION"))),
+        "{version}"
+    );
     assert!(answer.contains("peak"), "{answer}");
     run(&mut dpkg(&[
         "--purge",
@@ -187,5 +193,32 @@ fn dpkg_installs_into_an_empty_system_where_the_command_runs_and_removes_all_of_
         "usr/share/doc/flagstone",
     ] {
         assert!(!root.join(file).exists(), "{file} is left");
+    }
+}
+
+#[test]
+fn the_documented_line_for_images_appends_to_the_variable() {
+    let Some(root) = unpacked("deb-append") else {
+        return;
+    };
+    let library = root
+        .join("usr/lib")
+        .join(triplet())
+        .join("libflagstone.so.0");
+    let document = std::fs::read_to_string(workspace().join("docs/install.md")).expect("a file");
+    let line = document
+        .lines()
+        .find(|line| line.trim().starts_with("'LD_PRELOAD="));
+    let line = line.expect("the line").trim();
+    let (shell, _) = line[1..].split_once('\'').expect("in quotes");
+    let shell = shell.replace("/opt/libflagstone.so.0", &library.display().to_string());
+    for (before, after) in [(None, ""), (Some("libm.so.6"), ":libm.so.6")] {
+        let mut image = clean("/bin/sh", &root);
+        if let Some(before) = before {
+            image.env("LD_PRELOAD", before);
+        }
+        image.args(["-c", &shell, "--", "/bin/sh", "-c", "echo $LD_PRELOAD"]);
+        let (said, _) = run(&mut image);
+        assert_eq!(said.trim(), format!("{}{after}", library.display()));
     }
 }

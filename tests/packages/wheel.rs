@@ -115,3 +115,112 @@ fn functions_answer_with_tables_and_mistakes_are_exceptions() {
     let (said, _) = run(check.arg(&trace));
     assert!(said.ends_with("all as expected\n"), "{said}");
 }
+
+/// Runs a script of this folder with the environment's Python.
+fn script(root: &Path, name: &str, words: &[&Path]) -> String {
+    let mut python = clean(root.join("bin/python"), root);
+    let path = std::env::var("PATH").unwrap_or_default();
+    python.env("PATH", format!("{}/bin:{path}", root.display()));
+    // A record of one test is not another's answer.
+    python.env("XDG_CACHE_HOME", root.join("cache"));
+    python.arg(workspace().join("tests/packages").join(name));
+    run(python.args(words)).0
+}
+
+#[test]
+fn runs_and_sweeps_are_tables_and_no_run_is_made_twice() {
+    let Some(root) = installed() else { return };
+    let said = script(root, "lab.py", &[&fresh("lab")]);
+    assert!(said.ends_with("all as expected\n"), "{said}");
+}
+
+/// Puts a package beside the wheel, or says why it cannot be had.
+fn with_package(root: &Path, package: &str) -> bool {
+    let mut pip = clean(root.join("bin/python"), root);
+    pip.args([
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+    ]);
+    match attempt(pip.arg(package)) {
+        Ok(_) => true,
+        Err(line) => {
+            skip(&format!("{package}: pip install: {}", why(&line)));
+            false
+        }
+    }
+}
+
+#[test]
+fn clusters_give_every_row_once_though_a_worker_is_killed() {
+    let Some(root) = installed() else { return };
+    let examples = workspace().join("examples");
+    for (kind, package) in [("dask", "dask[distributed]"), ("ray", "ray")] {
+        if with_package(root, package) {
+            let said = script(root, "clusters.py", &[Path::new(kind), &examples]);
+            assert!(said.ends_with("every row once\n"), "{kind}: {said}");
+        }
+    }
+}
+
+#[test]
+fn schedulers_arrays_make_every_run_of_a_sweep_once() {
+    let Some(root) = installed() else { return };
+    let folder = fresh("arrays");
+    let grid = folder.join("grid.toml");
+    let text = "workload = \"random-mix\"\nmachine = \"x86-16@4\"\ntasks = [1, 2]\nseeds = 4\nwindow = \"1ms\"\n";
+    std::fs::write(&grid, text).expect("a file");
+    let examples = workspace().join("examples");
+    let path = format!("{}/bin:/usr/bin:/bin", root.display());
+    let count = |runs: &Path| std::fs::read_dir(runs).expect("the records").count();
+    // The array's script, as Slurm starts it.
+    let runs = folder.join("slurm");
+    for task in 0..8 {
+        let mut array = clean("sh", &folder);
+        array
+            .arg(examples.join("slurm_sweep.sh"))
+            .args([&grid, &runs]);
+        array
+            .env("PATH", &path)
+            .env("SLURM_ARRAY_TASK_ID", task.to_string());
+        array
+            .env("SLURM_ARRAY_TASK_MIN", "0")
+            .env("SLURM_ARRAY_TASK_COUNT", "8");
+        let (said, _) = run(array.env("SLURM_CPUS_PER_TASK", "1"));
+        assert!(said.starts_with("1 runs: 1 made"), "{said}");
+    }
+    assert_eq!(count(&runs), 8);
+    // The job's command, as Kubernetes starts it with the manifest's variables.
+    let manifest = std::fs::read_to_string(examples.join("kubernetes_sweep.yaml")).expect("a file");
+    let line = manifest
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("command: ["));
+    let words = line
+        .expect("a command")
+        .trim_end_matches(']')
+        .replace('"', "");
+    let runs = folder.join("runs");
+    let all = manifest
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("completions: "));
+    let all = all.expect("how many").to_owned();
+    assert!(
+        manifest.contains(&format!("value: \"{all}\"")),
+        "both numbers are the same"
+    );
+    for index in 0..all.parse().expect("a number") {
+        let index: u32 = index;
+        let mut words = words.split(", ");
+        let mut pod = clean(
+            root.join("bin").join(words.next().expect("a program")),
+            &folder,
+        );
+        pod.args(words.map(|word| word.replace("/work", &folder.display().to_string())));
+        pod.env("JOB_COMPLETION_INDEX", index.to_string())
+            .env("JOB_COMPLETIONS", &all);
+        run(&mut pod);
+    }
+    assert_eq!(count(&runs), 8);
+}

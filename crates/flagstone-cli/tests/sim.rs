@@ -47,7 +47,7 @@ fn unknown_names_list_the_known_ones() {
 
 #[test]
 fn impossible_combinations_are_one_clear_line() {
-    let cases: [(&[&str], &str); 26] = [
+    let cases: [(&[&str], &str); 27] = [
         (&["--list", "--seed", "4"], "no use for --seed"),
         (&["--list", "mmap1"], "no use for a workload"),
         (&["--calibrate", "--json"], "no use for --json"),
@@ -94,6 +94,10 @@ fn impossible_combinations_are_one_clear_line() {
         ),
         (&["mmap1", "--machine", "spr-2s-224@4096"], "4096"),
         (&["mmap1", "--set", "slab_max_order"], "KEY=VALUE"),
+        (
+            &["mmap1", "--plot", "/tmp/plot.png"],
+            "name the file /tmp/plot.svg",
+        ),
         (
             &["mmap1", "--plot", "/nonexistent/plot.svg"],
             "/nonexistent/plot.svg",

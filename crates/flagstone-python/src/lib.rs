@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   plan(words) ─► JSON document          flagstone_cli::api
+//!   specs(text), run(spec), sim(specs)    flagstone_lab, lab.rs
 //!   Events(path) ─► Arrow stream          flagstone_trace, events.rs
 //! ```
 //!
@@ -10,6 +11,7 @@
 //! here: what runs programs is the command, which the package starts.
 
 mod events;
+mod lab;
 
 use flagstone_cli::exit::Failure;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -67,6 +69,12 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("Error", module.py().get_type::<Error>())?;
     module.add_class::<events::Events>()?;
     module.add_function(wrap_pyfunction!(plan, module)?)?;
+    module.add_function(wrap_pyfunction!(lab::specs, module)?)?;
+    module.add_function(wrap_pyfunction!(lab::digest, module)?)?;
+    module.add_function(wrap_pyfunction!(lab::run, module)?)?;
+    module.add_function(wrap_pyfunction!(lab::sim, module)?)?;
+    module.add_function(wrap_pyfunction!(lab::sweep, module)?)?;
+    module.add_function(wrap_pyfunction!(lab::collect, module)?)?;
     module.add_function(wrap_pyfunction!(version, module)?)?;
     module.add_function(wrap_pyfunction!(panic, module)?)
 }

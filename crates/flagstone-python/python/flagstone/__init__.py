@@ -1,6 +1,6 @@
 """Flagstone from Python: its answers as tables, its command and its library in one package.
 
-``plan``, ``trace``, ``replay`` return tables: lists of rows that turn into Arrow tables or pandas frames
+``plan``, ``sim``, ``sweep``, ``trace``, ``replay`` return tables: lists of rows that turn into Arrow tables or pandas frames
 when asked. Options are those of the command of the same name, with ``_`` for ``-``; lists become several
 values, ``True`` a flag. A mistake in a call is ``ValueError``; what fails otherwise is ``flagstone.Error``.
 """
@@ -8,15 +8,32 @@ values, ``True`` a flag. A mistake in a call is ``ValueError``; what fails other
 from __future__ import annotations
 
 import json as _json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from os import PathLike, fspath
 from typing import Any
 
 from . import _native
 from ._command import command, library, run_json as _run_json
+from ._lab import collect, digest, run, sim, specs, sweep
 from ._native import Error
+from ._table import Table, _arrow
 
-__all__ = ["Error", "Table", "Trace", "command", "library", "plan", "replay", "trace"]
+__all__ = [
+    "Error",
+    "Table",
+    "Trace",
+    "collect",
+    "command",
+    "digest",
+    "library",
+    "plan",
+    "replay",
+    "run",
+    "sim",
+    "specs",
+    "sweep",
+    "trace",
+]
 __version__ = _native.version().split()[0]
 
 
@@ -38,59 +55,6 @@ def _words(options: Mapping[str, Any]) -> list[str]:
         else:
             words += [option, fspath(value) if isinstance(value, PathLike) else str(value)]
     return words
-
-
-def _arrow() -> Any:
-    try:
-        import pyarrow
-    except ImportError as missing:
-        raise ImportError("this needs pyarrow: pip install 'flagstone[arrow]'") from missing
-    return pyarrow
-
-
-class Table:
-    """Rows of an answer, and the whole document they came in (``document``)."""
-
-    def __init__(self, rows: list[dict[str, Any]], document: dict[str, Any] | None = None) -> None:
-        self.rows = rows
-        self.document = document if document is not None else {"rows": rows}
-
-    @property
-    def columns(self) -> list[str]:
-        """Names of the columns, in the order in which rows have them."""
-        return list(dict.fromkeys(name for row in self.rows for name in row))
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        return iter(self.rows)
-
-    def __getitem__(self, at: int | str) -> Any:
-        """A row by number, or a column by name."""
-        if isinstance(at, str):
-            if at not in self.columns:
-                raise KeyError(at)
-            return [row.get(at) for row in self.rows]
-        return self.rows[at]
-
-    def __repr__(self) -> str:
-        schema = self.document.get("schema", "flagstone")
-        return f"<{schema}: {len(self)} rows of {', '.join(self.columns)}>"
-
-    def to_arrow(self) -> Any:
-        """A ``pyarrow.Table``."""
-        arrow = _arrow()
-        return arrow.table({name: self[name] for name in self.columns})
-
-    def to_pandas(self) -> Any:
-        """A ``pandas.DataFrame``."""
-        import pandas
-
-        return pandas.DataFrame(self.rows, columns=self.columns)
-
-    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        return self.to_arrow().__arrow_c_stream__(requested_schema)
 
 
 class Trace:

@@ -90,6 +90,16 @@ pub enum Part {
     Giving,
 }
 
+impl core::fmt::Display for Part {
+    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        out.write_str(match self {
+            Self::Whole => "taken and freed",
+            Self::Taking => "taken",
+            Self::Giving => "freed",
+        })
+    }
+}
+
 impl Part {
     /// Of a figure of the taking and one of the giving.
     fn of(self, [taking, giving]: [f64; 2]) -> f64 {

@@ -51,6 +51,18 @@ pub enum Step {
     },
 }
 
+impl core::fmt::Display for Step {
+    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match *self {
+            Self::Stack { size, count } => write!(out, "{count} objects of {size} B"),
+            Self::Scattered { size, count } => {
+                write!(out, "{count} objects of {size} B freed here and there")
+            }
+            Self::Pages { order, count } => write!(out, "{count} blocks of order {order}"),
+        }
+    }
+}
+
 /// A loop under a policy.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {

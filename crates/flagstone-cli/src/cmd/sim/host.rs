@@ -82,7 +82,7 @@ pub(super) fn calibrate(path: &Path) -> Outcome {
         let fit = equation.predicted(&found.prices) / equation.measured;
         if (fit - 1.0).abs() > validate::WITHIN {
             eprintln!(
-                "flagstone: sim: {} {:?} ({:?}): {:.1} ns here, the profile says {:.1}",
+                "flagstone: sim: {}, {}, {}: {:.1} ns here, the profile says {:.1}",
                 equation.row.policy,
                 equation.row.step,
                 equation.part,

@@ -17,6 +17,21 @@ const COLOURS: [&str; 6] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9",
 ];
 
+/// A plot is SVG: a file that is called something else would not be what its name says.
+pub(super) fn is_svg(path: &Path) -> Result<(), String> {
+    let ending = path.extension().and_then(|ending| ending.to_str());
+    match ending {
+        Some(other) if !other.eq_ignore_ascii_case("svg") && path != Path::new("-") => {
+            Err(format!(
+                "--plot {}: plots are SVG; name the file {}",
+                path.display(),
+                path.with_extension("svg").display()
+            ))
+        }
+        _ => Ok(()),
+    }
+}
+
 pub(super) fn draw(path: &Path, request: &Request, rows: &[Row]) -> Result<(), Failure> {
     if path.as_os_str() == "-" {
         print!("{}", bars(rows));

@@ -258,6 +258,9 @@ pub(super) fn finish(
             outfile::writable(&format!("sim: {name}"), file)?;
         }
     }
+    if let Some(file) = &options.plot {
+        plot::is_svg(file).map_err(usage)?;
+    }
     let to_stdout = [
         json.path(),
         options.records.as_deref(),

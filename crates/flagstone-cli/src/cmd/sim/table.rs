@@ -115,26 +115,61 @@ pub(super) fn print(request: &Request, results: &Results, took: Duration) {
     println!("page/1000: fresh slabs (calls of the page allocator) per thousand operations");
     extras(rows);
     costs(request, results, took);
-    for row in rows.iter().filter(|row| !row.converged) {
-        let (what, figures) = match (row.settled.ops, row.settled.bytes) {
-            (true, false) => ("its bytes did not settle", "them"),
-            (false, true) => ("its throughput did not settle", "it"),
-            _ => ("it did not settle", "its figures"),
-        };
-        eprintln!(
-            "flagstone: sim: {} with {} tasks: {what} (drift between the halves of its last \
-             window: throughput {:+.1} %, bytes {:+.1} %{}); do not quote {figures} as steady",
-            row.policy,
-            row.tasks,
-            row.ops_drift,
-            row.bytes_drift,
-            if row.backlog_grows {
-                ", and deferred frees pile up"
-            } else {
-                ""
-            }
-        );
+    unsettled(rows);
+}
+
+/// One line for all rows that are not steady, and what not to quote of them.
+fn unsettled(rows: &[Row]) {
+    let rows: Vec<&Row> = rows.iter().filter(|row| !row.converged).collect();
+    if rows.is_empty() {
+        return;
     }
+    let both = |row: &Row| !row.settled.ops && !row.settled.bytes;
+    let kind = |row: &Row| match (row.settled.ops, row.settled.bytes) {
+        (true, false) => "bytes",
+        (false, true) => "throughput",
+        _ => "figures",
+    };
+    let name = |row: &Row| {
+        let grows = match row.backlog_grows {
+            true => ", deferred frees pile up",
+            false => "",
+        };
+        let drift = match (row.settled.ops, row.settled.bytes) {
+            (true, false) => format!("bytes {:+.1} %", row.bytes_drift),
+            (false, true) => format!("throughput {:+.1} %", row.ops_drift),
+            _ => format!(
+                "throughput {:+.1} %, bytes {:+.1} %",
+                row.ops_drift, row.bytes_drift
+            ),
+        };
+        format!("{} with {} tasks ({drift}{grows})", row.policy, row.tasks)
+    };
+    let all_bytes = rows.iter().all(|row| kind(row) == "bytes");
+    let all_ops = rows.iter().all(|row| kind(row) == "throughput");
+    let what = match (all_bytes, all_ops) {
+        (true, _) => "the bytes",
+        (_, true) => "the throughput",
+        _ if rows.iter().all(|row| both(row)) => "throughput and bytes",
+        _ => "some figures",
+    };
+    // The worst first: of many, three say enough.
+    let mut worst = rows.clone();
+    worst.sort_by(|one, other| other.drift.abs().total_cmp(&one.drift.abs()));
+    let named: Vec<String> = worst.iter().take(3).map(|row| name(row)).collect();
+    let more = match rows.len().saturating_sub(3) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    eprintln!(
+        "flagstone: sim: {what} of {} did not settle (drift between the halves of the last window): \
+         {}{more}; do not quote them as steady",
+        match rows.len() {
+            1 => "1 row".to_owned(),
+            count => format!("{count} rows"),
+        },
+        named.join("; ")
+    );
 }
 
 /// What the runs cost this host.
