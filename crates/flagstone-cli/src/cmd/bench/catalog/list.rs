@@ -143,7 +143,7 @@ fn lives() -> Vec<Workload> {
         ),
         several(
             "churn-sized",
-            "churn with frees that are told the size (C23 free_sized, C++ operator delete), where there are",
+            "churn with frees that are told the size (C++ operator delete, else C23 free_sized), where there are",
             "C++ servers of that kind, whose containers know the sizes of what they free",
         ),
         Workload {
@@ -164,11 +164,14 @@ fn lives() -> Vec<Workload> {
             "blocks of 16 B..16 KiB in rounds, a third of them freed by another thread a round later",
             "games and simulations, where jobs of a frame leave results that others free in the next",
         ),
-        alone(
-            "leavers",
-            "12000 threads in groups of eight, 24 blocks of 16..1024 B each, one of them left behind",
-            "pools that start and end workers with the load, whose results outlive them",
-        ),
+        Workload {
+            threads: vec![8],
+            ..several(
+                "leavers",
+                "12000 threads in groups of eight, 24 blocks of 16..1024 B each, one of them left behind",
+                "pools that start and end workers with the load, whose results outlive them",
+            )
+        },
         alone(
             "large",
             "fifteen blocks of 5..25 MiB alive, a random one replaced by another and filled",

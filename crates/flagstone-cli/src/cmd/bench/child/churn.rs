@@ -30,7 +30,7 @@ struct Table {
 /// Random replacement in tables that go from thread to thread; `free`, or with `sized` the free that
 /// is told the size.
 pub fn churn(job: Job, sized: bool) -> Result<Sample, Damage> {
-    let legs = job.scale.pick(160, 24, 4) / job.threads;
+    let legs = job.scale.pick(240, 24, 4) / job.threads;
     let legs = legs.max(2);
     let calls = if sized {
         Calls::sized()

@@ -8,8 +8,6 @@ use super::team::team;
 use super::{Damage, Job, Sample};
 use std::sync::Mutex;
 
-/// Threads of a group.
-const GROUP: usize = 8;
 /// Blocks a thread allocates; all but one are freed by it.
 const BLOCKS: usize = 24;
 /// Large blocks alive at once.
@@ -20,14 +18,14 @@ const MIB: usize = 1 << 20;
 /// left is freed in the end by the first thread. Real programs: pools that start and end workers with
 /// the load, whose results outlive them.
 pub fn leavers(job: Job) -> Result<Sample, Damage> {
-    let groups = job.scale.pick(1500, 150, 4);
+    let groups = job.scale.pick(12_000, 1_200, 32) / job.threads;
     let mut dice = Dice::new(29);
     let sizes: Vec<usize> = (0..4096).map(|_| dice.log_uniform(16, 1024)).collect();
-    let left = Mutex::new(Vec::with_capacity(groups * GROUP));
-    fixed_work(job, groups * GROUP * BLOCKS, || {
+    let left = Mutex::new(Vec::with_capacity(groups * job.threads));
+    fixed_work(job, groups * job.threads * BLOCKS, || {
         for group in 0..groups {
-            team(GROUP, |index| {
-                let block = stay_shortly((group * GROUP + index) as u64, &sizes)?;
+            team(job.threads, |index| {
+                let block = stay_shortly((group * job.threads + index) as u64, &sizes)?;
                 left.lock().expect("no thread panics").push(block);
                 Ok(())
             })?;
@@ -93,7 +91,10 @@ mod tests {
 
     #[test]
     fn what_threads_left_is_intact_after_them() {
-        assert!(leavers(SMOKE).unwrap().value > 0.0);
+        for threads in [1, 8] {
+            let job = Job { threads, ..SMOKE };
+            assert!(leavers(job).unwrap().value > 0.0);
+        }
     }
 
     #[test]

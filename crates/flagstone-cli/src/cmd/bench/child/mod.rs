@@ -2,7 +2,8 @@
 //!
 //! The loops call the C functions directly (not Rust's global allocator), hide every pointer from
 //! the optimiser, and write a word into each object that is checked before it is freed, so an
-//! allocator that hands out the same bytes twice fails the run instead of winning it.
+//! allocator that hands out the same bytes twice fails the run instead of winning it. Arrays of
+//! workloads that behave like programs are Rust's, whose allocator is the same `malloc`.
 
 pub mod block;
 pub mod churn;

@@ -1,5 +1,6 @@
-//! The calls by which a program says the size of a block when it frees it: C23's `free_sized`, else
-//! C++'s `operator new` and `operator delete(void*, size_t)`, else plain `malloc` and `free`.
+//! The calls by which a program says the size of a block when it frees it: C++'s `operator new` and
+//! `operator delete(void*, size_t)`, which nearly every allocator has and most such programs use, else
+//! C23's `free_sized`, else plain `malloc` and `free`.
 //!
 //! They are taken only from the file that provides `malloc`: a C library's `free_sized` must not get
 //! a block of a preloaded allocator.
@@ -29,8 +30,8 @@ impl Calls {
 
     /// The pair that is told sizes, where the allocator has one.
     pub fn sized() -> Calls {
-        pair(c"malloc", c"free_sized")
-            .or_else(|| pair(c"_Znwm", c"_ZdlPvm"))
+        pair(c"_Znwm", c"_ZdlPvm")
+            .or_else(|| pair(c"malloc", c"free_sized"))
             .unwrap_or(Calls::Plain)
     }
 

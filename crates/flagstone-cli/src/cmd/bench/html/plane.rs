@@ -126,9 +126,9 @@ fn specification(spots: &[Spot], description: &str) -> Value {
     let colour = json!([
         { "test": "datum.own", "value": COLOURS[3] }, { "value": COLOURS[1] }
     ]);
-    let range = |x: [&str; 2], y: [&str; 2]| {
+    let range = |name: &str, x: [&str; 2], y: [&str; 2]| {
         json!({
-            "type": "rule", "from": { "data": "spots" }, "aria": false,
+            "name": name, "type": "rule", "from": { "data": "spots" }, "aria": false,
             "encode": {
                 "enter": { "stroke": colour, "strokeWidth": { "value": 1.5 }, "strokeOpacity": { "value": 0.6 } },
                 "update": { "x": at("x", x[0]), "x2": at("x", x[1]), "y": at("y", y[0]), "y2": at("y", y[1]) }
@@ -139,6 +139,7 @@ fn specification(spots: &[Spot], description: &str) -> Value {
         "description": description,
         "config": look(),
         "autosize": { "type": "fit-x", "contains": "padding" },
+        "padding": { "left": 4, "right": 8, "top": 4, "bottom": 12 },
         "height": HEIGHT,
         "signals": [{
             "name": "width", "init": "containerSize()[0]",
@@ -149,7 +150,7 @@ fn specification(spots: &[Spot], description: &str) -> Value {
         "axes": [axis("x", "bottom", AXES[0], &across_lines), axis("y", "left", AXES[1], &up_lines)],
         "marks": [
             {
-                "type": "line", "from": { "data": "front" }, "aria": false,
+                "name": "step", "type": "line", "from": { "data": "front" }, "aria": false,
                 "encode": {
                     "enter": {
                         "stroke": { "value": "var(--c0)" }, "strokeDash": { "value": [5, 4] },
@@ -158,8 +159,8 @@ fn specification(spots: &[Spot], description: &str) -> Value {
                     "update": { "x": at("x", "x"), "y": at("y", "y") }
                 }
             },
-            range(["x_low", "x_high"], ["y", "y"]),
-            range(["x", "x"], ["y_low", "y_high"]),
+            range("across", ["x_low", "x_high"], ["y", "y"]),
+            range("up", ["x", "x"], ["y_low", "y_high"]),
             {
                 "name": "points", "type": "symbol", "from": { "data": "spots" },
                 "encode": {
@@ -182,6 +183,7 @@ fn specification(spots: &[Spot], description: &str) -> Value {
                 },
                 "transform": [{
                     "type": "label", "size": { "signal": "[width, height]" }, "offset": [4],
+                    "avoidMarks": ["step", "across", "up"],
                     "anchor": ["right", "top", "bottom", "left", "top-right", "bottom-right",
                                "top-left", "bottom-left"]
                 }]

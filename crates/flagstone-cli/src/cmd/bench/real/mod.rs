@@ -15,7 +15,6 @@ pub mod watch;
 
 use super::allocators::Allocator;
 use super::child::{Sample, Scale};
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use watch::Line;
 
@@ -254,11 +253,6 @@ fn needed_of(names: &[&str], package: &str) -> Result<PathBuf, String> {
     let found = files.find(|file| file.is_file());
     let name = names[0];
     found.ok_or_else(|| format!("skipped: no {name} on the PATH (Debian package {package})"))
-}
-
-/// Words of a command line from anything that is one.
-fn text(word: impl Into<OsString>) -> OsString {
-    word.into()
 }
 
 #[cfg(test)]

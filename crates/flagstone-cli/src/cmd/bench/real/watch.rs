@@ -2,7 +2,6 @@
 //! for it and for all it leaves behind, so that neither this program's own size nor an earlier run
 //! stands in its figures.
 
-use super::text;
 use crate::cmd::bench::allocators::Allocator;
 use crate::cmd::bench::child::Sample;
 use crate::cmd::bench::process;
@@ -44,7 +43,7 @@ impl Line {
     }
 
     pub(super) fn words<W: Into<OsString>>(mut self, words: impl IntoIterator<Item = W>) -> Line {
-        self.words.extend(words.into_iter().map(text));
+        self.words.extend(words.into_iter().map(Into::into));
         self
     }
 
