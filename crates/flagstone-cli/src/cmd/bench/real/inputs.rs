@@ -31,7 +31,7 @@ pub fn functions(scale: Scale) -> String {
 
 /// A C++ file of class templates and containers, each with types of its own.
 pub fn templates(scale: Scale) -> String {
-    let count = scale.pick(160, 24, 1);
+    let count = scale.pick(24, 6, 1);
     let mut dice = Dice::new(67);
     let mut text = String::from(
         "#include <algorithm>\n#include <functional>\n#include <map>\n#include <memory>\n\
