@@ -303,7 +303,7 @@ fn time_and_memory_are_drawn_and_said_alike_in_terminal_json_and_document() {
         }
     }
     assert!(means.iter().any(|mean| mean["on_front"] == true));
-    for id in ["means-0", "algebra-at-0-plane", "queue-at-1-plane"] {
+    for id in ["means-0", "queue-at-0-plane", "algebra-at-1-plane"] {
         assert!(page.contains(&format!("data-chart='{id}'")), "{id}");
     }
     browser::drawn(&html);
