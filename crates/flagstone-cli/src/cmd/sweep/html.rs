@@ -114,7 +114,8 @@ fn curves(group: &Group) -> Value {
         json!({ "tasks": point.row.tasks, "ops": ops, "low": ops * (1.0 - spread), "high": ops * (1.0 + spread),
                 "policy": point.policy, "label": label(point), "settled": point.row.settled.ops })
     }).collect();
-    let x = json!({ "field": "tasks", "type": "quantitative", "title": "tasks" });
+    let x = json!({ "field": "tasks", "type": "quantitative", "title": "tasks",
+                    "axis": { "tickMinStep": 1, "format": "d" } });
     let colour = json!({ "field": "policy", "type": "nominal", "title": null, "scale": scale(&group.points) });
     let detail = json!({ "field": "label", "type": "nominal" });
     json!({
