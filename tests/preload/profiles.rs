@@ -1,0 +1,62 @@
+//! Heap profiles of programs that do their worst: nothing hangs, nothing breaks, and a file is left.
+
+use crate::SCRATCH;
+use flagstone_tests::{LIMIT, compile_with, is_flagstone, other_library, preloaded, succeed};
+use std::process::Command;
+
+fn profiled(mut command: Command, folder: &tempfile::TempDir, interval: &str) -> Command {
+    command
+        .env("FLAGSTONE_PROFILE", folder.path().join("raw"))
+        .env("FLAGSTONE_PROFILE_INTERVAL", interval);
+    command
+}
+
+/// The words of a raw profile's head.
+fn head(folder: &tempfile::TempDir) -> Vec<u64> {
+    let bytes = std::fs::read(folder.path().join("raw")).expect("a profile was left");
+    let words = bytes[..192].chunks(8);
+    words
+        .map(|word| u64::from_ne_bytes(word.try_into().expect("eight bytes")))
+        .collect()
+}
+
+const SAMPLES: usize = 6;
+
+/// A sample at every other allocation, threads, a handler that allocates, a library that comes and goes, and ten
+/// thousand forks.
+#[test]
+fn forks_signals_and_loading_go_on_while_a_profile_is_taken() {
+    if !is_flagstone() {
+        return other_library();
+    }
+    let program = compile_with(SCRATCH, "preload/profile_storm.c", &["-pthread", "-O2"]);
+    let plugin = compile_with(
+        SCRATCH,
+        "preload/profile_plugin.c",
+        &["-shared", "-fPIC", "-O2"],
+    );
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut command = profiled(preloaded(&program), &folder, "4K");
+    let done = succeed(command.arg(&plugin).arg("10000"), LIMIT);
+    assert_eq!((&*done.stdout, &*done.stderr), ("done\n", ""));
+    assert!(head(&folder)[SAMPLES] > 10_000);
+    let children = std::fs::read_dir(folder.path()).expect("there").count();
+    assert!(
+        children > 100,
+        "children with samples of their own leave a profile: {children}"
+    );
+}
+
+/// What a sampled block is to the functions that take one.
+#[test]
+fn sampled_blocks_keep_every_promise() {
+    if !is_flagstone() {
+        return other_library();
+    }
+    let program = compile_with(SCRATCH, "preload/profile_promises.c", &["-O1"]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut command = profiled(preloaded(&program), &folder, "4K");
+    let done = succeed(&mut command, LIMIT);
+    assert_eq!((&*done.stdout, &*done.stderr), ("done\n", ""));
+    assert!(head(&folder)[SAMPLES] > 1000);
+}
