@@ -21,7 +21,7 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 use flagstone_core::platform::Platform;
-use flagstone_linux::{clock, slots};
+use flagstone_linux::{clock, filter, slots};
 
 /// Mean bytes between samples where nobody says another number. Half of it costs twice as much, and a heap of 100 MiB
 /// is then known within 5 % instead of 7 % (one standard deviation).
@@ -88,15 +88,21 @@ pub fn is_traced(which: usize) -> bool {
     SWITCH.semaphores[which].load(Relaxed) != 0
 }
 
-/// What is asked for: a mean, or 0.
+/// What is asked for: a mean, or 0. While a profile is taken its mean stays.
 fn wish() -> u64 {
     let wanted = SWITCH.wanted.load(Relaxed);
-    let traced = wanted == 0 && is_traced(0);
     let until = SWITCH.until.load(Relaxed);
-    match if traced { MEAN } else { wanted } {
-        0 => 0,
-        _ if until != 0 && !traced && clock::now() > until => 0,
-        mean => mean.clamp(MEAN_MIN, MEAN_MAX),
+    let is_over = until != 0 && clock::now() > until;
+    let mean = match wanted {
+        0 if is_traced(0) => MEAN,
+        _ if is_over && !is_traced(0) => 0,
+        wanted => wanted,
+    };
+    let now = SWITCH.now.load(Relaxed);
+    match (mean, now) {
+        (0, _) => 0,
+        (_, 0) => mean.clamp(MEAN_MIN, MEAN_MAX),
+        (_, now) => now,
     }
 }
 
@@ -123,42 +129,46 @@ fn turn() {
         return;
     }
     let wish = wish();
-    if wish == 0 || begin(wish) {
+    let mean = match wish {
+        0 => Some(0),
+        mean => begin(mean),
+    };
+    if let Some(mean) = mean {
         // Counted before diverted, so that whoever comes finds the counting form ready; and back.
-        SWITCH.now.store(wish, Relaxed);
-        static_heap().divert(wish != 0);
-        slots::divert(wish != 0);
+        SWITCH.now.store(mean, Relaxed);
+        static_heap().divert(mean != 0);
+        slots::divert(mean != 0);
     } else {
         SWITCH.refused.store(1, Relaxed);
-        flagstone_linux::write_line(&[b"flagstone: no memory for a heap profile; none is taken\n"]);
+        if let Some(_permit) = filter::permit() {
+            flagstone_linux::write_line(&[
+                b"flagstone: no memory for a heap profile; none is taken\n",
+            ]);
+        }
     }
     TURNING.store(false, Release);
 }
 
-/// Makes the tables ready; `false` without memory.
-fn begin(mean: u64) -> bool {
-    let Some(area) = area::make() else {
-        return false;
-    };
+/// Makes the tables ready; the mean, which is that of the first time: weights of samples taken then depend on it.
+/// `None` without memory.
+fn begin(mean: u64) -> Option<u64> {
+    let area = area::make()?;
     let head = &area.head;
-    // The mean of the first time stays: weights of samples taken then depend on it.
     if head.began_ns.load(Relaxed) == 0 {
         head.mean.store(mean, Relaxed);
         head.began_ns.store(clock::now(), Relaxed);
-        let permit = flagstone_linux::filter::permit();
-        let process = permit.map_or(0, |_permit| flagstone_linux::process::id());
-        head.process.store(process as u64, Relaxed);
-        sample::seed(flagstone_linux::clock::now() ^ crate::Linux::token());
-        if flagstone_linux::filter::permit().is_some() {
-            sample::seed(crate::Linux::seed());
+        let mut seed = clock::now() ^ crate::Linux::token();
+        if let Some(_permit) = filter::permit() {
+            let process = flagstone_linux::process::id();
+            head.process.store(process as u64, Relaxed);
+            seed ^= crate::Linux::seed();
         }
+        sample::seed(seed);
         super::unwind::prepare();
-    } else {
-        SWITCH.wanted.store(head.mean.load(Relaxed), Relaxed);
     }
     let address = core::ptr::from_ref(area).expose_provenance();
     SWITCH.area.store(address as u64, Release);
-    true
+    Some(head.mean.load(Relaxed))
 }
 
 /// In the child of a fork: what is live is the parent's, and sums begin anew, when the first sample comes.
@@ -199,7 +209,7 @@ fn forget(area: &area::Area) {
     ] {
         figure.store(0, Relaxed);
     }
-    if let Some(_permit) = flagstone_linux::filter::permit() {
+    if let Some(_permit) = filter::permit() {
         let process = flagstone_linux::process::id();
         head.process.store(process as u64, Relaxed);
     }

@@ -183,10 +183,11 @@ fn tables(file: &mut File, area: &Area, is_last: bool) {
     sections[MAPS] = (at as u64, 0);
     let account = static_heap()
         .ready_if_built()
-        .filter(|_| is_last)
+        .filter(|_| is_last && head.live.load(Relaxed) != 0)
         .map_or(0, crate::report::bytes_asked_for);
     let word = |value: &core::sync::atomic::AtomicU64| value.load(Relaxed);
-    for value in [
+    let mut words = [0; size_of::<Head>() / 8];
+    words[..14].copy_from_slice(&[
         word(&head.magic),
         word(&head.mean),
         word(&head.began_ns),
@@ -201,13 +202,11 @@ fn tables(file: &mut File, area: &Area, is_last: bool) {
         word(&head.live),
         word(&head.live_peak),
         account,
-    ] {
-        file.write(&value.to_ne_bytes());
+    ]);
+    for (pair, (at, count)) in words[14..].chunks_exact_mut(2).zip(sections) {
+        pair.copy_from_slice(&[at, count]);
     }
-    for (at, count) in sections {
-        file.write(&at.to_ne_bytes());
-        file.write(&count.to_ne_bytes());
-    }
+    file.write(words_of(&words));
     for (_, bytes) in parts {
         file.write(bytes);
     }
@@ -219,6 +218,12 @@ fn tables(file: &mut File, area: &Area, is_last: bool) {
 fn bytes_of<T>(entries: &[T]) -> &[u8] {
     // SAFETY: the entries are atomics without gaps, readable for their length; the kernel alone reads these bytes.
     unsafe { core::slice::from_raw_parts(entries.as_ptr().cast(), size_of_val(entries)) }
+}
+
+/// The bytes of numbers.
+fn words_of(words: &[u64]) -> &[u8] {
+    // SAFETY: any bytes are numbers, and numbers have no gaps.
+    unsafe { core::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words)) }
 }
 
 fn copy_maps(file: &mut File) {

@@ -183,8 +183,9 @@ fn by_row(row: &Row, frame: &Frame, memory: &mut Memory) -> Option<Frame> {
         Cfa::Register(register, offset) => old.get(register as usize)?.wrapping_add_signed(offset),
         Cfa::Expression(at) => expression::evaluate(at, old, None, memory)?,
     };
-    // A frame lies above the one it called, but for a handler's, which may have a stack of its own.
-    if !row.is_signal && cfa <= old[SP] {
+    // A frame lies above the one it called, but for a handler's, which may have a stack of its own, and for one that
+    // was interrupted before it took any.
+    if !row.is_signal && (cfa < old[SP] || cfa == old[SP] && !frame.is_exact) {
         return None;
     }
     let mut registers = *old;
