@@ -182,7 +182,8 @@ impl Sites {
         if let (true, Some(account)) = (self.is_scaled, self.account) {
             let off = 100.0 * (self.sampled_live / account as f64 - 1.0);
             notes.push(format!(
-                "live bytes are scaled to the heap's own account, {account} bytes; the samples alone said {off:+.1} %"
+                "live bytes are scaled to the heap's own account, {}; the samples alone said {off:+.1} %",
+                crate::terminal::size(account)
             ));
         }
         let [live, stacks, cut] = self.lost;

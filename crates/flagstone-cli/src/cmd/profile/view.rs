@@ -239,6 +239,10 @@ fn named(functions: &[Line]) -> String {
             let file = line.file.rsplit('/').next().unwrap_or(&line.file);
             let _ = write!(text, " ({file}:{})", line.line);
         }
+        // What calls that is the same for every place.
+        if line.function == "main" {
+            break;
+        }
     }
     text
 }
