@@ -120,6 +120,21 @@ pub fn on_interrupt(line: &'static str) {
     }
 }
 
+/// Whether SIGTERM came since [`ask_to_end`].
+static ASKED_TO_END: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+
+/// From now on SIGTERM ends nothing: the answer says whether it came, so that a screen can be put back
+/// first. (After SIGHUP there is none to put back.)
+pub fn ask_to_end() -> impl Fn() -> bool {
+    extern "C" fn note(_signal: libc::c_int) {
+        ASKED_TO_END.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+    let handler: extern "C" fn(libc::c_int) = note;
+    // SAFETY: the handler stores a flag.
+    unsafe { libc::signal(libc::SIGTERM, handler as *const () as libc::sighandler_t) };
+    || ASKED_TO_END.load(std::sync::atomic::Ordering::Relaxed)
+}
+
 /// What the standard library's panic says when standard output takes no more: there is no other way
 /// to hear it from `println`. The test of a full disk notices if these words ever change.
 const UNPRINTED: &str = "failed printing to stdout: ";

@@ -112,6 +112,8 @@ pub struct Target {
 pub enum Refusal {
     /// There is no heap of ours in it.
     NoHeap(String),
+    /// It is gone, or another user's.
+    Hidden(String),
     /// Anything else; one line.
     Line(String),
 }
@@ -120,7 +122,7 @@ impl Refusal {
     /// One line for the user.
     pub fn line(self) -> String {
         match self {
-            Self::NoHeap(line) | Self::Line(line) => line,
+            Self::NoHeap(line) | Self::Hidden(line) | Self::Line(line) => line,
         }
     }
 }
@@ -131,7 +133,7 @@ impl Target {
     /// # Errors
     /// One line: it is gone, another user's, has no heap of ours, or one of another version.
     pub fn find(pid: u32) -> Result<Self, Refusal> {
-        let line = |error: &io::Error| Refusal::Line(refused(pid, error));
+        let line = |error: &io::Error| Refusal::Hidden(refused(pid, error));
         let maps = fs::read(format!("/proc/{pid}/maps")).map_err(|error| line(&error))?;
         let maps = String::from_utf8_lossy(&maps);
         let regions: Vec<Region> = maps.lines().filter_map(Region::of).collect();

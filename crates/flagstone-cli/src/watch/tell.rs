@@ -45,7 +45,7 @@ struct Line<'a> {
 /// One line: it may not be written to, ended, or its control words are damaged.
 pub fn tell(target: &Target, request: &Request, patience: Duration) -> Result<Told, Refusal> {
     let pid = target.pid;
-    let line = |error: &io::Error| Refusal::Line(refused(pid, error));
+    let line = |error: &io::Error| Refusal::Hidden(refused(pid, error));
     let beacon = &target.beacon;
     if !target.owns(beacon.control, WORDS * 8) || !target.owns(beacon.bell, 8) {
         return Err(damaged(pid));
@@ -136,7 +136,7 @@ impl Line<'_> {
         for _ in 0..LOOKS {
             let words = self
                 .words()
-                .map_err(|error| Refusal::Line(refused(self.pid, &error)))?;
+                .map_err(|error| Refusal::Hidden(refused(self.pid, &error)))?;
             if are_whole(&words) {
                 return Ok(words);
             }

@@ -7,9 +7,11 @@
 //! ```
 
 pub mod get;
+pub mod metrics;
 pub mod ps;
 pub mod set;
 pub mod stat;
+pub mod top;
 pub mod trim;
 pub mod verify;
 

@@ -76,9 +76,7 @@ fn gather() -> Document {
         match Target::find(pid).and_then(|_| reading::read(pid, false)) {
             Ok(reading) => found.processes.push(Row::of(&reading)),
             Err(Refusal::NoHeap(_)) => {}
-            Err(Refusal::Line(line)) if line.contains("not yours") => found.hidden += 1,
-            Err(Refusal::Line(line))
-                if line.ends_with("there is none") || line.ends_with("has ended") => {}
+            Err(Refusal::Hidden(line)) => found.hidden += usize::from(line.contains("not yours")),
             Err(Refusal::Line(line)) => found.unreadable.push(line),
         }
     }
@@ -103,7 +101,7 @@ pub fn run(args: &Args) -> Outcome {
             "ps: no process runs on Flagstone here{}; start one with `flagstone run`",
             match found.hidden {
                 0 => String::new(),
-                hidden => format!(", of those you may look at ({hidden} are not yours)"),
+                _ => ", of those you may look at".to_owned(),
             }
         ))),
     }
