@@ -134,7 +134,9 @@ impl Scenario<'_> {
         if let Some(tape) = &self.params.tape {
             for (cache, left) in tape.caches.iter().zip(&tape.left) {
                 let active = (left * u64::from(tape.copies)) as f64;
-                outcome.details.push((format!("active {}", cache.name), active));
+                outcome
+                    .details
+                    .push((format!("active {}", cache.name), active));
             }
             for cache in subject.caches(&vm) {
                 let CacheCount { name, slabs, .. } = &cache;

@@ -45,8 +45,10 @@ pub struct Switch {
 
 const _: () = assert!(size_of::<Switch>() == 64, "a line");
 
-/// This process's. Not zero from the start, so that it lies in the file.
+/// This process's. Not zero from the start, so that it lies in the file. Beside the
+/// beacon, whose page is written to at the start: every slow path looks here, and must not make another page resident.
 #[used]
+#[unsafe(link_section = ".data.flagstone_seen")]
 pub static SWITCH: Switch = Switch {
     magic: *b"\x7fflagstone-prof\x01",
     wanted: AtomicU64::new(0),
