@@ -237,7 +237,8 @@ impl<P: Engines> Heap<P> {
                 ready.before_large(pages.bytes(P::page_size()));
                 // SAFETY: the caller gives the run up.
                 unsafe { ready.slabs.pages().free_run(pfn, pages) };
-                ready.upkeep_of_free(pages.bytes(P::page_size()));
+                // A large block is one call: an eighth keeps short programs with a few buffers from a look.
+                ready.upkeep_of_free(pages.bytes(P::page_size()) / 8);
             }
             Found::Outside => ready.free_huge(object),
         }
