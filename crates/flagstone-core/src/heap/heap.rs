@@ -237,8 +237,7 @@ impl<P: Engines> Heap<P> {
                 ready.before_large(pages.bytes(P::page_size()));
                 // SAFETY: the caller gives the run up.
                 unsafe { ready.slabs.pages().free_run(pfn, pages) };
-                // A large block is one call: an eighth keeps short programs with a few buffers from a look.
-                ready.upkeep_of_free(pages.bytes(P::page_size()) / 8);
+                ready.upkeep_of_run(pages.bytes(P::page_size()));
             }
             Found::Outside => ready.free_huge(object),
         }

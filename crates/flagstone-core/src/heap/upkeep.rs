@@ -20,13 +20,11 @@ use core::ptr::NonNull;
 /// Slow-path calls between two looks at the clock.
 const LOOK_EVERY: usize = 64;
 
-/// Bytes freed that count as one more call, so that a heap is looked at at least once for each MiB
-/// that leaves it, however large its sheaves are. Halving it doubles the looks of a program that frees
-/// much; doubling it lets two MiB go by after which a fall is not noticed if nothing follows.
+/// Bytes freed that count as one more call: a heap is looked at once for each MiB that leaves it. Halving
+/// it doubles the looks of a program that frees much; doubling it lets 2 MiB go by unseen at a fall's end.
 const CALL_BYTES: usize = 16 << 10;
 
-/// Looks between two estimates of what all sheaves hold. Why 16: an estimate visits every cache, some
-/// hundreds of nanoseconds, and sheaves fill or change their size over many more calls.
+/// Looks between two estimates of what all sheaves hold. Why 16: an estimate visits every cache.
 const ESTIMATE_EVERY: usize = 16;
 
 /// Blocks of this many bytes are announced to an observer. Why 256 KiB: larger ones are few, and
@@ -108,6 +106,11 @@ impl<P: Engines> Ready<P> {
     #[inline]
     pub(super) fn upkeep_of_free(&self, bytes: usize) {
         self.count_calls(1 + (bytes / CALL_BYTES).min(LOOK_EVERY - 1));
+    }
+
+    /// Upkeep due after a run was freed: a short one is one call, as a few buffers need no look.
+    pub(super) fn upkeep_of_run(&self, bytes: usize) {
+        self.upkeep_of_free(if bytes < OBSERVED_BYTES { 0 } else { bytes });
     }
 
     #[inline]

@@ -67,8 +67,7 @@ impl<P: Engines> Slabs<P> {
         }
     }
 
-    /// Reads the descriptors of the pages of the objects from `until` on. The loads do not wait for each
-    /// other, as those of one object after the other do: objects freed in random order cost half as much.
+    /// Reads the descriptors of the objects from `until` on, without one load waiting for the other.
     fn warm_descriptors(&self, sheaf: &OwnSheaf, until: u32) {
         let read = |at: u32| {
             let pfn = self.pages().pfn_of(sheaf.get(at)?.as_ptr())?;
