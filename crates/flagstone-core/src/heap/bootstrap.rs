@@ -63,8 +63,7 @@ impl<P: Engines> Heap<P> {
         built
     }
 
-    /// Waits while another thread builds the heap: a child forked meanwhile would wait for ever for a
-    /// thread that it does not have.
+    /// Waits while another thread builds the heap: a child forked meanwhile would not have that thread.
     pub fn wait_for_builder(&self) {
         self.stage.wait_for_others::<P>();
     }

@@ -9,8 +9,6 @@
 //!
 //! Memory that was held for a while before it fell is not a swing's: the time it was held pays for
 //! what giving it back can cost, whatever is owed.
-//!
-//! Plain arithmetic; what a fall leads to is upkeep's.
 #![forbid(unsafe_code)]
 
 use crate::sync::plain::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -24,9 +22,8 @@ const HELD_NS: u64 = 170_000_000;
 /// they hold stays small beside what is in use all through a deep fall.
 pub(super) const SHALLOW: Falls = Falls::new(1, 4 << 20);
 /// A fall after which all caches shrink, and free pages go: by half. Why half: a heap that swings by
-/// less soon needs them again. Shrinking all caches at an eighth cost a Python program a sixth more
-/// faults. Why half a MiB: a server that loses its last key then ends within 2 MiB of where it
-/// started.
+/// less soon needs them again; at an eighth a Python program took a sixth more faults. Why half a MiB:
+/// a server that loses its last key ends about 2 MiB above its start.
 pub(super) const DEEP: Falls = Falls::new(4, 512 << 10);
 
 /// What is remembered of one kind of fall. Racy on purpose.

@@ -15,7 +15,7 @@ use super::gate::Gate;
 use super::mark::handed_out;
 use super::ready::Ready;
 use super::stage::Stage;
-use crate::base::{NodeId, Order, PageCount, Pfn};
+use crate::base::{CacheId, NodeId, Order, PageCount, Pfn};
 use crate::page::PageKind;
 use crate::platform::{Fault, Slot};
 use crate::slab::Engines;
@@ -205,8 +205,7 @@ impl<P: Engines> Heap<P> {
         pages().or_else(|| ready.after_reclaim(pages))
     }
 
-    /// The cold half of [`Heap::free`], for what the fast one left as it was: blocks of no cache,
-    /// and what bears a mark already.
+    /// The cold half of [`Heap::free`]: blocks of no cache, and what bears a mark already.
     ///
     /// # Safety
     /// 1. As for [`Heap::free`].
@@ -303,8 +302,15 @@ impl<P: Engines> Heap<P> {
     /// 1. As for [`Heap::free`].
     #[inline]
     pub unsafe fn free_within(&self, address: *mut u8, least: usize, most: usize) {
-        // SAFETY: obligation 1.
-        let room = unsafe { self.room_if_known(address) };
+        // What passes the gate is an object of a size class, whose cache says enough.
+        let passed = self.ready_if_built().zip(self.gate.admit_address(address));
+        let room = match passed {
+            Some((ready, (id, ..))) => Some(Room::of(
+                ready.slabs.cache(CacheId(id as u16)).usable_size(),
+            )),
+            // SAFETY: obligation 1.
+            None => unsafe { self.room_if_known(address) },
+        };
         // A block that shrank in place may be up to twice as large as asked for.
         let fits = room.is_none_or(|Room { usable, asked }| {
             least <= usable && (usable <= MIN_ALIGN || most >= asked / 2 || self.has_roomy())
@@ -334,8 +340,7 @@ impl<P: Engines> Heap<P> {
         unsafe { self.room_if_known(address) }.map_or(0, |room| room.usable)
     }
 
-    /// How large the block is; `None` for a signal handler that asks for a huge block's size while the
-    /// thread below it holds their table.
+    /// How large the block is; `None` for a handler on top of the huge table's holder.
     unsafe fn room_if_known(&self, address: *mut u8) -> Option<Room> {
         let Some(object) = NonNull::new(address) else {
             return Some(Room::of(0));
@@ -483,7 +488,7 @@ impl<P: Engines> Ready<P> {
         }
         // SAFETY: `class_max` is at most TABLE_MAX.
         let id = unsafe { gate.classes().id(size) };
-        Some(self.slabs.cache(crate::base::CacheId(id as u16)))
+        Some(self.slabs.cache(CacheId(id as u16)))
     }
 
     /// An object of `cache` as the program gets it.

@@ -8,8 +8,7 @@
 //!                     the allowance pays for it (policy/allowance.rs)
 //! ```
 //!
-//! Pagesets and sheaves have bounds of their own, for each CPU. Sheaves are estimated by upkeep, and
-//! pages make room for them. Plain words; nothing here gives memory back.
+//! Pagesets have bounds of their own. Upkeep estimates sheaves, and pages make room for them.
 #![forbid(unsafe_code)]
 
 use super::config::Retention;
