@@ -247,7 +247,8 @@ mod tests {
         let address = mappings as *const () as u64 + 2;
         let place = symbols.place(address).clone();
         let outer = place.lines.last().unwrap();
-        assert!(outer.function.ends_with("symbols::mappings"), "{place:?}");
+        // With line tables alone a function has no path.
+        assert!(outer.function.ends_with("mappings"), "{place:?}");
         let nowhere = symbols.place(0x10).clone();
         assert_eq!(
             (nowhere.mapping, &*nowhere.lines[0].function),
