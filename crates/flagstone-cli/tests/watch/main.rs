@@ -1,0 +1,8 @@
+//! Running processes asked and told: real programs under load, from outside.
+
+mod damage;
+mod metrics;
+mod ours;
+mod reach;
+mod real;
+mod told;

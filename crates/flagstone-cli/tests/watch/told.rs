@@ -1,0 +1,217 @@
+//! What a running process is told: set, trim, and the idle one.
+
+use crate::ours::{
+    BUSY, Running, ask, closes, compiled, flagstone, json, on_library, refused, until,
+};
+use std::process::{Command, Stdio};
+
+fn busy() -> (tempfile::TempDir, Running) {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compiled(folder.path(), BUSY);
+    let running = Running::start(on_library(&mut Command::new(program)));
+    (folder, running)
+}
+
+fn idle() -> Running {
+    Running::start(on_library(
+        Command::new("sh").args(["-c", "echo up; exec sleep 1000"]),
+    ))
+}
+
+#[test]
+fn a_set_knob_is_what_get_says_afterwards() {
+    let (_folder, busy) = busy();
+    let knob = "cache.malloc-256.min_partial";
+    let before = json(&["get", "--json", &busy.pid, knob])["knobs"][knob]
+        .as_u64()
+        .unwrap();
+    let set = json(&[
+        "set",
+        "--json",
+        "--wait",
+        "60",
+        &busy.pid,
+        &format!("{knob}={}", before + 3),
+    ]);
+    assert_eq!(
+        (&set["applied"], &set["before"]),
+        (&true.into(), &before.into()),
+        "{set}"
+    );
+    let (code, out, _) = ask(&["get", &busy.pid, knob]);
+    assert_eq!(
+        (code, out.trim()),
+        (Some(0), (before + 3).to_string().as_str())
+    );
+    let (code, out, err) = ask(&["set", "--wait", "60", &busy.pid, "cache.malloc-3k.shrink=1"]);
+    assert_eq!(code, Some(0), "{out}{err}");
+    let all = json(&["get", "--json", &busy.pid]);
+    assert!(
+        all["knobs"].as_object().unwrap().len() > 100,
+        "every cache's"
+    );
+    let (_, out, _) = ask(&["get", &busy.pid, "cache.malloc-64"]);
+    assert_eq!(out.lines().count(), 7, "{out}");
+}
+
+#[test]
+fn a_knob_that_is_not_there_is_asked_for_and_a_bad_value_says_why() {
+    let (_folder, busy) = busy();
+    let pid = busy.pid.as_str();
+    refused(
+        &["get", pid, "cpu"],
+        &["did you mean 'cpus'?", "min_partial (set)"],
+    );
+    refused(
+        &["set", pid, "cache.malloc-64.min_parial=1"],
+        &["did you mean 'cache.malloc-64.min_partial'?", "known are"],
+    );
+    refused(
+        &["set", pid, "cache.malloc-64.order=1"],
+        &["can only be read"],
+    );
+    refused(
+        &["set", pid, "cache.malloc-64.min_partial=1G"],
+        &["out of its range"],
+    );
+    refused(
+        &["set", pid, "cache.malloc-64.min_partial=x"],
+        &["must be a number"],
+    );
+    refused(&["set", pid, "cpus"], &["expected KNOB=VALUE"]);
+    refused(&["trim", pid, "--keep", "much"], &["--keep much"]);
+}
+
+#[test]
+fn trim_gives_back_what_the_ledger_foretold() {
+    let folder = tempfile::tempdir().unwrap();
+    // Everything freed, so that much is to be given back; the caches would keep it for a while.
+    let source = BUSY.replace("i % 3000 > 300", "1");
+    let program = compiled(folder.path(), &source);
+    let mut command = Command::new(program);
+    // Free memory stays until it is asked for.
+    command.env("FLAGSTONE_RETAIN_BYTES_MIN", "1G");
+    let running = Running::start(on_library(&mut command));
+    let foretold = json(&["trim", "--json", "--dry-run", &running.pid]);
+    let trim = json(&["trim", "--json", "--wait", "60", &running.pid]);
+    let bytes = |of: &serde_json::Value, name: &str| of[name].as_u64().unwrap();
+    let (said, did) = (
+        bytes(&trim, "foretold_bytes"),
+        bytes(&trim, "given_back_bytes"),
+    );
+    assert!(said > 50 << 20, "much is free: {foretold} {trim}");
+    assert!(said.abs_diff(did) * 10 <= said, "{trim}");
+    let (before, after) = (
+        bytes(&trim, "rss_before_bytes"),
+        bytes(&trim, "rss_after_bytes"),
+    );
+    assert!(before - after > said / 2, "the kernel says so too: {trim}");
+    closes(&running.pid);
+}
+
+#[test]
+fn an_idle_process_is_said_to_be_idle_and_keeps_the_request() {
+    let idle = idle();
+    until("it sleeps", || {
+        std::fs::read_to_string(format!("/proc/{}/comm", idle.pid))
+            .is_ok_and(|name| name == "sleep\n")
+    });
+    let knob = "cache.malloc-64.min_partial=0";
+    let (code, out, err) = ask(&["set", "--wait", "0", &idle.pid, knob]);
+    assert_eq!(code, Some(1), "{err}");
+    assert!(
+        out.contains("is idle") && out.contains("at its next one"),
+        "{out}"
+    );
+    let (code, out, _) = ask(&["trim", "--wait", "0", &idle.pid]);
+    assert_eq!(code, Some(1), "{out}");
+    assert!(out.starts_with("foretold"), "{out}");
+    // Told again before it took the first: the last counts.
+    let (code, ..) = ask(&["set", "--wait", "0", &idle.pid, knob]);
+    assert_eq!(code, Some(1));
+    closes(&idle.pid);
+}
+
+#[test]
+fn a_reader_killed_at_any_moment_leaves_no_trace() {
+    let (_folder, busy) = busy();
+    for round in 0..20 {
+        let verb = if round % 2 == 0 { "stat" } else { "trim" };
+        let mut reader = flagstone();
+        reader
+            .args([verb, &busy.pid])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let mut reader = reader.spawn().unwrap();
+        // Later each time: before it has read, while it reads, while it tells.
+        for _ in 0..round * 20_000 {
+            std::hint::spin_loop();
+        }
+        let _ = reader.kill();
+        let _ = reader.wait();
+    }
+    let status = std::fs::read_to_string(format!("/proc/{}/status", busy.pid)).unwrap();
+    assert!(status.contains("TracerPid:\t0"), "{status}");
+    let (code, out, err) = ask(&[
+        "set",
+        "--wait",
+        "60",
+        &busy.pid,
+        "cache.malloc-64.min_partial=1",
+    ]);
+    assert_eq!(code, Some(0), "{out}{err}");
+    closes(&busy.pid);
+    let (code, out, err) = ask(&["verify", &busy.pid]);
+    assert_eq!(code, Some(0), "{out}{err}");
+}
+
+#[test]
+fn the_child_of_a_fork_does_not_do_what_its_parent_was_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = r#"
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+static void wake(int signal) {}
+int main(void) {
+    signal(SIGUSR1, wake);
+    puts("up"); fflush(stdout);
+    pause();
+    fork();
+    for (int i = 0; i < 100000; i++) if (!malloc(100)) return 1;
+    for (;;) pause();
+}
+"#;
+    let program = compiled(folder.path(), source);
+    let parent = Running::start(on_library(&mut Command::new(program)));
+    let knob = "cache.malloc-64.min_partial";
+    let get = |pid: &str| {
+        json(&["get", "--json", pid, knob])["knobs"][knob]
+            .as_u64()
+            .unwrap()
+    };
+    let before = get(&parent.pid);
+    let setting = format!("{knob}={}", before + 70);
+    assert_eq!(
+        ask(&["set", "--wait", "0", &parent.pid, &setting]).0,
+        Some(1),
+        "it pauses"
+    );
+    assert_eq!(get(&parent.pid), before, "not yet");
+    let woken = Command::new("kill").args(["-USR1", &parent.pid]).status();
+    assert!(woken.unwrap().success());
+    until("the parent does it as it wakes", || {
+        get(&parent.pid) == before + 70
+    });
+    let children = format!("/proc/{0}/task/{0}/children", parent.pid);
+    let child = std::fs::read_to_string(children).unwrap().trim().to_owned();
+    let live = |pid: &str| {
+        json(&["stat", "--json", pid])["sum_bytes"]
+            .as_u64()
+            .unwrap()
+    };
+    until("the child has taken slow paths", || live(&child) > 10 << 20);
+    assert_eq!(get(&child), before);
+    let _ = Command::new("kill").args(["-9", &child]).status();
+}
