@@ -27,7 +27,7 @@ use std::ptr::NonNull;
 /// Exit status of a process that refused with one line on its standard output.
 pub const REFUSED: u8 = 70;
 /// Processor seconds after which a walk counts as one that does not end.
-const SECONDS_MAX: libc::rlim_t = 30;
+const SECONDS_MAX: libc::rlim_t = 10;
 /// The word by which this command calls itself.
 pub const WORD: &str = "--reader";
 

@@ -10,6 +10,8 @@ use std::process::{Command, Stdio};
 
 /// How often a reader that met a torn copy, or a taken place, is started again.
 const TRIES: u32 = 12;
+/// How many readers may be ended by the kernel: a walk without an end costs each its processor time.
+const ENDED_MAX: u32 = 1;
 /// How often figures are taken again that do not close.
 const CLOSING_TRIES: u32 = 4;
 /// Figures close if their sum is off by less than this part of the resident size.
@@ -150,6 +152,7 @@ pub fn verify(pid: u32) -> Result<Vec<String>, Refusal> {
 fn run(task: Task, pid: u32) -> Result<String, Refusal> {
     let failed =
         |error: std::io::Error| Refusal::Line(format!("no reader can be started: {error}"));
+    let mut ended = 0;
     for _ in 0..TRIES {
         let mut reader = Command::new("/proc/self/exe");
         reader.args(["stat", WORD, task.word(), &pid.to_string()]);
@@ -164,7 +167,9 @@ fn run(task: Task, pid: u32) -> Result<String, Refusal> {
             // Figures are there; what comes behind them is not.
             Some(CHANGED) if task == Task::Trim && text.ends_with('\n') => return Ok(text),
             Some(code) if code == i32::from(REFUSED) => return Err(again(pid, text)),
-            Some(CONFLICT | CHANGED) | None => {}
+            Some(CONFLICT | CHANGED) => {}
+            None if ended < ENDED_MAX => ended += 1,
+            None => break,
             Some(_) => return Err(torn(pid)),
         }
     }

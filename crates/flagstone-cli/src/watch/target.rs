@@ -161,7 +161,7 @@ impl Target {
                 )));
             }
         };
-        if beacon.layout != LAYOUT {
+        if beacon.layout != LAYOUT || beacon.version != env!("CARGO_PKG_VERSION") {
             return Err(Refusal::Line(another(pid, &beacon.version)));
         }
         Ok(Self {

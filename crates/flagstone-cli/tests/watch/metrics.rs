@@ -123,7 +123,11 @@ impl Serving {
 
     fn get(&self, request: &str) -> String {
         let mut stream = TcpStream::connect(&self.1).unwrap();
-        write!(stream, "{request} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        write!(
+            stream,
+            "{request} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        )
+        .unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         answer

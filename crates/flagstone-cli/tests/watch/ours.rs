@@ -175,7 +175,7 @@ pub fn root(what: &str) -> bool {
 
 /// The ledger's sum against the kernel's count, within two percent.
 pub fn closes(pid: &str) -> Value {
-    let reading = json(&["stat", "--json", pid]);
+    let reading = json(&["stat", pid, "--json"]);
     let (sum, rss) = (
         reading["sum_bytes"].as_u64().unwrap(),
         reading["rss_bytes"].as_u64().unwrap(),

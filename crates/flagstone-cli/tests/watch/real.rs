@@ -61,10 +61,10 @@ fn the_ledger_of_a_loaded_redis_closes() {
     assert_eq!(code, Some(0), "{out}{err}");
     let trim = json(&[
         "trim",
-        "--json",
         "--wait",
         &PATIENCE.as_secs().to_string(),
         &redis.pid,
+        "--json",
     ]);
     assert_eq!(trim["done"], true, "{trim}");
     let _ = load.kill();

@@ -22,16 +22,16 @@ fn idle() -> Running {
 fn a_set_knob_is_what_get_says_afterwards() {
     let (_folder, busy) = busy();
     let knob = "cache.malloc-256.min_partial";
-    let before = json(&["get", "--json", &busy.pid, knob])["knobs"][knob]
+    let before = json(&["get", &busy.pid, knob, "--json"])["knobs"][knob]
         .as_u64()
         .unwrap();
     let set = json(&[
         "set",
-        "--json",
         "--wait",
         "60",
         &busy.pid,
         &format!("{knob}={}", before + 3),
+        "--json",
     ]);
     assert_eq!(
         (&set["applied"], &set["before"]),
@@ -45,7 +45,7 @@ fn a_set_knob_is_what_get_says_afterwards() {
     );
     let (code, out, err) = ask(&["set", "--wait", "60", &busy.pid, "cache.malloc-3k.shrink=1"]);
     assert_eq!(code, Some(0), "{out}{err}");
-    let all = json(&["get", "--json", &busy.pid]);
+    let all = json(&["get", &busy.pid, "--json"]);
     assert!(
         all["knobs"].as_object().unwrap().len() > 100,
         "every cache's"
@@ -92,8 +92,8 @@ fn trim_gives_back_what_the_ledger_foretold() {
     // Free memory stays until it is asked for.
     command.env("FLAGSTONE_RETAIN_BYTES_MIN", "1G");
     let running = Running::start(on_library(&mut command));
-    let foretold = json(&["trim", "--json", "--dry-run", &running.pid]);
-    let trim = json(&["trim", "--json", "--wait", "60", &running.pid]);
+    let foretold = json(&["trim", "--dry-run", &running.pid, "--json"]);
+    let trim = json(&["trim", "--wait", "60", &running.pid, "--json"]);
     let bytes = |of: &serde_json::Value, name: &str| of[name].as_u64().unwrap();
     let (said, did) = (
         bytes(&trim, "foretold_bytes"),
@@ -187,7 +187,7 @@ int main(void) {
     let parent = Running::start(on_library(&mut Command::new(program)));
     let knob = "cache.malloc-64.min_partial";
     let get = |pid: &str| {
-        json(&["get", "--json", pid, knob])["knobs"][knob]
+        json(&["get", pid, knob, "--json"])["knobs"][knob]
             .as_u64()
             .unwrap()
     };
@@ -207,7 +207,7 @@ int main(void) {
     let children = format!("/proc/{0}/task/{0}/children", parent.pid);
     let child = std::fs::read_to_string(children).unwrap().trim().to_owned();
     let live = |pid: &str| {
-        json(&["stat", "--json", pid])["sum_bytes"]
+        json(&["stat", pid, "--json"])["sum_bytes"]
             .as_u64()
             .unwrap()
     };

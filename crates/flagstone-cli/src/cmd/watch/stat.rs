@@ -20,7 +20,7 @@ use std::process::ExitCode;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   flagstone stat 4711
-  flagstone stat --json 4711 | jq '.ledger'")]
+  flagstone stat 4711 --json | jq '.ledger'")]
 pub struct Args {
     /// A running process
     #[arg(value_name = "PID", value_parser = pid())]
