@@ -12,8 +12,8 @@ use std::process::{Command, Stdio};
 const TRIES: u32 = 12;
 /// How many readers may be ended by the kernel: a walk without an end costs each its processor time.
 const ENDED_MAX: u32 = 1;
-/// How often figures are taken again that do not close.
-const CLOSING_TRIES: u32 = 4;
+/// How often figures are taken again that do not close, or lack the forecast that was asked for.
+const CLOSING_TRIES: u32 = 6;
 /// Figures close if their sum is off by less than this part of the resident size.
 const CLOSES_WITHIN: u64 = 100;
 
@@ -128,11 +128,15 @@ pub fn read(pid: u32, trim: bool) -> Result<Reading, Refusal> {
         let second = lines
             .next()
             .and_then(|line| serde_json::from_str(line).ok());
-        reading.trim_bytes = second.map(|second: Second| second.trim_bytes);
-        if best.as_ref().is_none_or(|best| reading.off() < best.off()) {
-            best = Some(reading);
+        // The forecast is of the copy that did not tear, which may be another one's.
+        let before = best.as_ref().and_then(|best| best.trim_bytes);
+        reading.trim_bytes = second.map(|second: Second| second.trim_bytes).or(before);
+        match &mut best {
+            Some(best) if best.off() <= reading.off() => best.trim_bytes = reading.trim_bytes,
+            _ => best = Some(reading),
         }
-        if best.as_ref().is_some_and(Reading::closes) {
+        let whole = |best: &Reading| best.closes() && (!trim || best.trim_bytes.is_some());
+        if best.as_ref().is_some_and(whole) {
             break;
         }
     }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -71,6 +71,8 @@ pub struct Running {
     pub child: Child,
     /// Of the process looked at, which may be the child's child.
     pub pid: String,
+    /// Kept open: a program may write more.
+    _out: BufReader<ChildStdout>,
 }
 
 impl Running {
@@ -86,7 +88,11 @@ impl Running {
         out.read_line(&mut line).unwrap();
         assert!(!line.is_empty(), "{command:?} ended");
         let pid = child.id().to_string();
-        Self { child, pid }
+        Self {
+            child,
+            pid,
+            _out: out,
+        }
     }
 
     /// A Python program on the library; it says a line once it has what it needs.

@@ -145,7 +145,13 @@ fn a_library_that_was_renamed_and_deleted_is_found() {
     let folder = tempfile::tempdir().unwrap();
     let copy = folder.path().join("renamed.so");
     std::fs::copy(library(), &copy).unwrap();
-    let process = sleeping(&copy);
+    // Another program started now would not find it.
+    let mut shell = Command::new("sh");
+    let process = Running::start(
+        shell
+            .args(["-c", "echo up; while :; do sleep 1; done"])
+            .env("LD_PRELOAD", &copy),
+    );
     std::fs::remove_file(&copy).unwrap();
     closes(&process.pid);
 }
