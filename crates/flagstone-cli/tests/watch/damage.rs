@@ -122,7 +122,7 @@ fn a_damaged_beacon_is_refused() {
 
 #[test]
 fn damaged_pages_of_the_heap_end_in_one_line_or_in_figures_but_always_end() {
-    for (seed, fill) in [(1_u64, 0xff_u8), (2, 0x41), (3, 0), (4, 0x80)] {
+    for (seed, fill) in [(1_u64, 0xff_u8), (3, 0)] {
         let victim = Victim::new();
         let pid = victim.process.pid.as_str();
         let beacon = victim.find(b"\x7fflagstone-heap");
