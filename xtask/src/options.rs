@@ -74,6 +74,10 @@ const TOOLS: &[(&str, &str)] = &[
         "tests: a missing program fails a suite instead of skipping a part of it",
     ),
     (
+        "FLAGSTONE_TESTS_WHEEL",
+        "tests: build the Python wheel and try it in clean environments",
+    ),
+    (
         "FLAGSTONE_RUN_REPORT",
         "set by `run` for the library: where its report goes",
     ),
