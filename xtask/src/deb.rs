@@ -10,7 +10,7 @@
 //! library's lowest version, and nothing but it and the compiler's own library. Needs dpkg-deb, gzip and
 //! binutils. There is no script to run at installation; the loader's cache is told by a trigger.
 
-use crate::install::{self, ABI, VERSION, cargo, place, succeed};
+use crate::install::{self, ABI, Package, VERSION, place, release_command, succeed};
 use crate::man;
 use std::ffi::OsString;
 use std::fs;
@@ -25,19 +25,11 @@ const HOMEPAGE: &str = env!("CARGO_PKG_REPOSITORY");
 /// # Errors
 /// One line: what failed.
 pub fn run(root: &Path, words: &[&str]) -> Result<(), String> {
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    let mut out = target.join("debian");
-    let mut command = None;
-    let mut words = words.iter();
-    while let Some(&word) = words.next() {
-        let mut value = || words.next().ok_or(format!("{word}: no value; {USAGE}"));
-        match word {
-            "--out" => out = value()?.into(),
-            "--command" => command = Some(PathBuf::from(value()?)),
-            _ => return Err(format!("unknown option {word}; {USAGE}")),
-        }
-    }
+    let Package {
+        target,
+        out,
+        command,
+    } = Package::of(root, words, "debian", USAGE)?;
     let architecture = said(Command::new("dpkg").arg("--print-architecture"))?;
     let triplet = format!("{}-linux-gnu", std::env::consts::ARCH);
     let stage = target.join("debian-stage");
@@ -47,13 +39,7 @@ pub fn run(root: &Path, words: &[&str]) -> Result<(), String> {
     let install = ["--prefix", "/usr", "--destdir", &whole_text];
     let install = [&install[..], &["--libdir", &lib, "--libraries"]].concat();
     install::run(root, &install)?;
-    let command = match command {
-        Some(command) => command,
-        None => {
-            cargo(root, &["build", "--release", "-p", "flagstone-cli"])?;
-            target.join("release/flagstone")
-        }
-    };
+    let command = command.map_or_else(|| release_command(root, &target), Ok)?;
     let maker = Maker {
         root,
         stage: &stage,

@@ -241,6 +241,51 @@ pub fn cargo(root: &Path, words: &[&str]) -> Result<(), String> {
     )
 }
 
+/// What the words of a command that makes a package say.
+pub struct Package {
+    /// Where cargo builds.
+    pub target: PathBuf,
+    /// Where the package goes.
+    pub out: PathBuf,
+    /// The command that it carries, if it is built already.
+    pub command: Option<PathBuf>,
+}
+
+impl Package {
+    /// Of `[--out DIR] [--command FILE]`; without `--out` it goes into `folder` of the target.
+    ///
+    /// # Errors
+    /// One line with the usage.
+    pub fn of(root: &Path, words: &[&str], folder: &str, usage: &str) -> Result<Self, String> {
+        let target =
+            std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+        let mut package = Self {
+            out: target.join(folder),
+            target,
+            command: None,
+        };
+        let mut words = words.iter();
+        while let Some(&word) = words.next() {
+            let mut value = || words.next().ok_or(format!("{word}: no value; {usage}"));
+            match word {
+                "--out" => package.out = value()?.into(),
+                "--command" => package.command = Some(PathBuf::from(value()?)),
+                _ => return Err(format!("unknown option {word}; {usage}")),
+            }
+        }
+        Ok(package)
+    }
+}
+
+/// Builds the command and says where it lies.
+///
+/// # Errors
+/// One line: what failed.
+pub fn release_command(root: &Path, target: &Path) -> Result<PathBuf, String> {
+    cargo(root, &["build", "--release", "-p", "flagstone-cli"])?;
+    Ok(target.join("release/flagstone"))
+}
+
 /// Runs a command that must succeed.
 ///
 /// # Errors

@@ -9,7 +9,7 @@
 //! The last two are put into the package's folder before maturin runs; git does not see them there.
 //! Needs maturin: on the PATH, or as a module of python3.
 
-use crate::install::{cargo, place, succeed};
+use crate::install::{Package, cargo, place, release_command, succeed};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,29 +22,15 @@ const CRATE: &str = "crates/flagstone-python";
 /// # Errors
 /// One line: what failed.
 pub fn run(root: &Path, words: &[&str]) -> Result<(), String> {
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    let mut out = target.join("wheels");
-    let mut command = None;
-    let mut words = words.iter();
-    while let Some(&word) = words.next() {
-        let mut value = || words.next().ok_or(format!("{word}: no value; {USAGE}"));
-        match word {
-            "--out" => out = value()?.into(),
-            "--command" => command = Some(PathBuf::from(value()?)),
-            _ => return Err(format!("unknown option {word}; {USAGE}")),
-        }
-    }
+    let Package {
+        target,
+        out,
+        command,
+    } = Package::of(root, words, "wheels", USAGE)?;
     let mut maturin = maturin()?;
     cargo(root, &["build", "--release", "-p", "flagstone-malloc"])?;
     let library = target.join("release/libflagstone.so");
-    let command = match command {
-        Some(command) => command,
-        None => {
-            cargo(root, &["build", "--release", "-p", "flagstone-cli"])?;
-            target.join("release/flagstone")
-        }
-    };
+    let command = command.map_or_else(|| release_command(root, &target), Ok)?;
     let package = root.join(CRATE);
     let scripts = folder(&package.join("flagstone.data/scripts"))?;
     stripped(&command, &scripts.join("flagstone"))?;

@@ -122,28 +122,22 @@ pub fn mixed(job: Job) -> Result<Sample, Damage> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Scale;
     use super::*;
-
-    const SMOKE: Job = Job {
-        threads: 1,
-        scale: Scale::Smoke,
-    };
 
     #[test]
     fn pairs_batches_and_mixed_sizes_run_and_find_what_they_wrote() {
-        assert!(pair(SMOKE, 16).unwrap().value > 0.0);
+        assert!(pair(Job::SMOKE, 16).unwrap().value > 0.0);
         for order in [FreeOrder::Lifo, FreeOrder::Fifo, FreeOrder::Shuffle] {
-            assert!(batch(SMOKE, 64, order).unwrap().value > 0.0);
+            assert!(batch(Job::SMOKE, 64, order).unwrap().value > 0.0);
         }
-        assert!(mixed(SMOKE).unwrap().value > 0.0);
+        assert!(mixed(Job::SMOKE).unwrap().value > 0.0);
     }
 
     #[test]
     fn two_threads_run_the_same_loop() {
         let job = Job {
             threads: 2,
-            ..SMOKE
+            ..Job::SMOKE
         };
         assert!(batch(job, 256, FreeOrder::Shuffle).unwrap().value > 0.0);
     }

@@ -162,24 +162,18 @@ pub fn scatter(job: Job) -> Result<Sample, Damage> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Scale;
     use super::*;
-
-    const SMOKE: Job = Job {
-        threads: 1,
-        scale: Scale::Smoke,
-    };
 
     #[test]
     fn giveback_frees_everything_it_filled() {
-        let sample = giveback(SMOKE).unwrap();
+        let sample = giveback(Job::SMOKE).unwrap();
         assert!(sample.parts["rss_filled_mib"] > 8.0);
         assert!(sample.value > 0.0);
     }
 
     #[test]
     fn scatter_keeps_about_a_tenth_alive() {
-        let sample = scatter(SMOKE).unwrap();
+        let sample = scatter(Job::SMOKE).unwrap();
         assert!(sample.parts["live_mib"] < 2.0);
         assert!(
             sample.value >= 1.0,

@@ -81,24 +81,21 @@ pub fn large(job: Job) -> Result<Sample, Damage> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Scale;
     use super::*;
-
-    const SMOKE: Job = Job {
-        threads: 1,
-        scale: Scale::Smoke,
-    };
 
     #[test]
     fn what_threads_left_is_intact_after_them() {
         for threads in [1, 8] {
-            let job = Job { threads, ..SMOKE };
+            let job = Job {
+                threads,
+                ..Job::SMOKE
+            };
             assert!(leavers(job).unwrap().value > 0.0);
         }
     }
 
     #[test]
     fn large_blocks_are_replaced_intact() {
-        assert!(large(SMOKE).unwrap().value > 0.0);
+        assert!(large(Job::SMOKE).unwrap().value > 0.0);
     }
 }

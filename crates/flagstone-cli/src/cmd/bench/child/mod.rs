@@ -73,6 +73,15 @@ pub struct Job {
     pub scale: Scale,
 }
 
+#[cfg(test)]
+impl Job {
+    /// What tests run.
+    const SMOKE: Self = Self {
+        threads: 1,
+        scale: Scale::Smoke,
+    };
+}
+
 /// What one run measured; printed as one line of JSON by the child.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Sample {

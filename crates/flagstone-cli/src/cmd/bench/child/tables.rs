@@ -210,18 +210,12 @@ fn copy(cube: &mut Block, variable: usize, word: &mut u64) -> Result<Block, Dama
 
 #[cfg(test)]
 mod tests {
-    use super::super::Scale;
     use super::*;
-
-    const SMOKE: Job = Job {
-        threads: 1,
-        scale: Scale::Smoke,
-    };
 
     #[test]
     fn tables_numbers_and_covers_keep_their_words() {
         for work in [lifo_tables, algebra, logic] {
-            let sample = work(SMOKE).unwrap();
+            let sample = work(Job::SMOKE).unwrap();
             assert!(sample.value > 0.0 && sample.ns_per_op > Some(0.0));
         }
     }

@@ -12,56 +12,49 @@ use std::fmt;
 /// One value and its labels, those of the process excepted.
 type Sample = (Vec<(&'static str, String)>, u64);
 
+/// What a metric counts.
+#[derive(Clone, Copy)]
+enum Measure {
+    /// Bytes now.
+    Bytes,
+    /// A number now.
+    Count,
+    /// A number since the start.
+    Total,
+}
+
 /// One metric.
 struct Family {
     name: &'static str,
     help: &'static str,
-    unit: Option<Unit>,
-    kind: MetricType,
+    measure: Measure,
     /// Its values of one process.
     of: fn(&Reading) -> Vec<Sample>,
 }
 
 impl Family {
-    const fn bytes(
+    const fn new(
         name: &'static str,
         help: &'static str,
+        measure: Measure,
         of: fn(&Reading) -> Vec<Sample>,
     ) -> Self {
         Self {
             name,
             help,
-            unit: Some(Unit::Bytes),
-            kind: MetricType::Gauge,
+            measure,
             of,
         }
     }
 
-    const fn count(
-        name: &'static str,
-        help: &'static str,
-        of: fn(&Reading) -> Vec<Sample>,
-    ) -> Self {
-        Self {
-            name,
-            help,
-            unit: None,
-            kind: MetricType::Gauge,
-            of,
-        }
+    fn unit(&self) -> Option<Unit> {
+        matches!(self.measure, Measure::Bytes).then_some(Unit::Bytes)
     }
 
-    const fn total(
-        name: &'static str,
-        help: &'static str,
-        of: fn(&Reading) -> Vec<Sample>,
-    ) -> Self {
-        Self {
-            name,
-            help,
-            unit: None,
-            kind: MetricType::Counter,
-            of,
+    fn kind(&self) -> MetricType {
+        match self.measure {
+            Measure::Total => MetricType::Counter,
+            Measure::Bytes | Measure::Count => MetricType::Gauge,
         }
     }
 }
@@ -72,9 +65,10 @@ fn one(value: u64) -> Vec<Sample> {
 
 /// All metrics; docs/metrics.md says the same, which a test compares.
 const FAMILIES: [Family; 17] = [
-    Family::count(
+    Family::new(
         "flagstone_process",
         "1 for each process that is read, with its version and how its slots are reached",
+        Measure::Count,
         |r| {
             let slots = if r.restartable_sequences {
                 "sequences"
@@ -87,14 +81,16 @@ const FAMILIES: [Family; 17] = [
             )]
         },
     ),
-    Family::bytes(
+    Family::new(
         "flagstone_resident",
         "Resident size as the kernel counts it",
+        Measure::Bytes,
         |r| r.rss_bytes.map_or(Vec::new(), one),
     ),
-    Family::bytes(
+    Family::new(
         "flagstone_ledger",
         "Resident memory by purpose; the lines add up to the resident size",
+        Measure::Bytes,
         |r| {
             let lines = r.ledger.iter();
             lines
@@ -102,9 +98,10 @@ const FAMILIES: [Family; 17] = [
                 .collect()
         },
     ),
-    Family::bytes(
+    Family::new(
         "flagstone_outside",
         "Resident memory outside the heap by kind of mapping",
+        Measure::Bytes,
         |r| {
             let kinds = r.outside.iter();
             kinds
@@ -112,34 +109,40 @@ const FAMILIES: [Family; 17] = [
                 .collect()
         },
     ),
-    Family::bytes(
+    Family::new(
         "flagstone_released",
         "Free blocks given back or never used: address space only",
+        Measure::Bytes,
         |r| one(r.released_bytes),
     ),
-    Family::bytes(
+    Family::new(
         "flagstone_untouched",
         "Blocks in use that are not resident",
+        Measure::Bytes,
         |r| one(r.untouched_bytes),
     ),
-    Family::bytes(
+    Family::new(
         "flagstone_cache_resident",
         "Resident memory of a cache's slabs",
+        Measure::Bytes,
         |r| of_caches(r, |c| vec![("", c.resident_bytes)], ""),
     ),
-    Family::bytes(
+    Family::new(
         "flagstone_cache_waste",
         "What of that no live request asked for",
+        Measure::Bytes,
         |r| of_caches(r, |c| vec![("", c.waste_bytes)], ""),
     ),
-    Family::bytes(
+    Family::new(
         "flagstone_cache_object_size",
         "Bytes the program may use of an object",
+        Measure::Bytes,
         |r| of_caches(r, |c| vec![("", c.object_size)], ""),
     ),
-    Family::count(
+    Family::new(
         "flagstone_cache_objects",
         "Objects of a cache by where they are",
+        Measure::Count,
         |r| {
             let of = |c: &Cache| {
                 vec![
@@ -152,9 +155,10 @@ const FAMILIES: [Family; 17] = [
             of_caches(r, of, "state")
         },
     ),
-    Family::count(
+    Family::new(
         "flagstone_cache_slabs",
         "Slabs of a cache by what holds them",
+        Measure::Count,
         |r| {
             let of = |c: &Cache| {
                 let used = c.slabs.saturating_sub(c.empty_slabs + c.pinned_slabs);
@@ -167,9 +171,10 @@ const FAMILIES: [Family; 17] = [
             of_caches(r, of, "state")
         },
     ),
-    Family::bytes(
+    Family::new(
         "flagstone_zone",
         "Pages of a memory node by what they serve",
+        Measure::Bytes,
         |r| {
             let page = r.pages.page_bytes;
             let of = |z: &Zone| {
@@ -186,29 +191,34 @@ const FAMILIES: [Family; 17] = [
             of_zones(r, of, "state")
         },
     ),
-    Family::total(
+    Family::new(
         "flagstone_zone_lock_takes",
         "Times a zone's lock was taken",
+        Measure::Total,
         |r| of_zones(r, |z| vec![("", z.lock_takes)], ""),
     ),
-    Family::total(
+    Family::new(
         "flagstone_zone_lock_waits",
         "Times it was waited for",
+        Measure::Total,
         |r| of_zones(r, |z| vec![("", z.lock_waits)], ""),
     ),
-    Family::total(
+    Family::new(
         "flagstone_zone_allocated_pages",
         "Pages a zone handed out",
+        Measure::Total,
         |r| of_zones(r, |z| vec![("", z.alloc_pages)], ""),
     ),
-    Family::total(
+    Family::new(
         "flagstone_zone_fresh_pages",
         "Pages a zone took for the first time",
+        Measure::Total,
         |r| of_zones(r, |z| vec![("", z.fresh_pages)], ""),
     ),
-    Family::total(
+    Family::new(
         "flagstone_zone_released_pages",
         "Pages a zone gave back to the system",
+        Measure::Total,
         |r| of_zones(r, |z| vec![("", z.released_pages)], ""),
     ),
 ];
@@ -260,8 +270,9 @@ struct Figures {
 impl Collector for Figures {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         for family in &FAMILIES {
-            let (name, unit) = (family.name, family.unit.as_ref());
-            let mut metric = encoder.encode_descriptor(name, family.help, unit, family.kind)?;
+            let (name, unit) = (family.name, family.unit());
+            let mut metric =
+                encoder.encode_descriptor(name, family.help, unit.as_ref(), family.kind())?;
             for reading in &self.readings {
                 let mut seen = Vec::new();
                 for (labels, value) in (family.of)(reading) {
@@ -270,7 +281,7 @@ impl Collector for Figures {
                         continue;
                     }
                     let mut sample = metric.encode_family(&labels)?;
-                    match family.kind {
+                    match family.kind() {
                         MetricType::Counter => {
                             sample.encode_counter::<NoLabelSet, _, u64>(&value, None)?;
                         }
@@ -334,7 +345,7 @@ mod tests {
     }
 
     fn name_of(family: &Family) -> String {
-        match (&family.unit, family.kind) {
+        match (family.unit(), family.kind()) {
             (Some(_), _) => format!("{}_bytes", family.name),
             (None, MetricType::Counter) => format!("{}_total", family.name),
             (None, _) => family.name.to_owned(),
