@@ -1,6 +1,8 @@
 //! A huge block, and how many there are.
 #![forbid(unsafe_code)]
 
+use core::ptr::NonNull;
+
 /// One huge block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HugeBlock {
@@ -19,6 +21,26 @@ impl HugeBlock {
         bytes: 0,
         requested: 0,
     };
+
+    /// A block of `bytes` for a request of `requested`.
+    pub(super) fn at(start: NonNull<u8>, bytes: usize, requested: usize) -> Self {
+        Self {
+            address: start.as_ptr() as usize,
+            bytes,
+            requested,
+        }
+    }
+
+    /// Cuts the block behind its first `bytes` and answers the rest.
+    pub(super) fn cut_at(&mut self, bytes: usize) -> Self {
+        let rest = Self {
+            address: self.address + bytes,
+            bytes: self.bytes - bytes,
+            requested: 0,
+        };
+        self.bytes = bytes;
+        rest
+    }
 }
 
 /// How many huge blocks there are, or were at most.

@@ -7,7 +7,8 @@
 //!   free ──► within the room?       yes: kept, the oldest go for it       no: given back
 //!   alloc ─► one kept that serves?  yes: taken and grown,                 no: from the system
 //!            (from half the size)   or cut, and the rest stays
-//!   room     the budget's least bound, or an eighth of the huge blocks in use
+//!   room     the budget's least bound, or an eighth of the huge blocks in use; a quarter while
+//!            huge blocks are asked for
 //! ```
 //!
 //! Invariants
@@ -84,6 +85,11 @@ impl Kept {
         self.room
     }
 
+    /// Whether a request came by within a second.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.wanted
+    }
+
     /// Takes the block nearest in size to `bytes` that serves and starts at a multiple of `align`,
     /// cut if it is much longer.
     pub(super) fn take(&mut self, bytes: usize, align: usize) -> Option<HugeBlock> {
@@ -97,23 +103,22 @@ impl Kept {
             return Some(self.remove(at));
         }
         // The rest is as old as the whole.
-        self.blocks[at].address += bytes;
-        self.blocks[at].bytes -= bytes;
+        self.blocks[at] = block.cut_at(bytes);
         self.bytes -= bytes;
-        block.bytes = bytes;
         Some(block)
     }
 
-    /// Keeps a freed block if `room` bytes may be kept, and says which blocks to give back.
-    pub(super) fn keep(&mut self, block: HugeBlock, room: usize) -> Evicted {
-        let mut evicted = Evicted::NONE;
+    /// Keeps a freed block as far as `room` goes, and says what to give back: the oldest, and what is
+    /// too much of the new one.
+    pub(super) fn keep(&mut self, mut block: HugeBlock, room: usize) -> Evicted {
         self.room = room;
+        let mut evicted = self.evict(room.saturating_sub(block.bytes));
         if block.bytes > room {
-            self.evict(room, &mut evicted);
-            evicted.add(block);
+            evicted.add(block.cut_at(room));
+        }
+        if block.bytes == 0 {
             return evicted;
         }
-        self.evict(room - block.bytes, &mut evicted);
         if self.blocks[SLOTS - 1].address != 0 {
             evicted.add(self.remove(0));
         }
@@ -127,21 +132,22 @@ impl Kept {
     pub(super) fn age(&mut self) -> Evicted {
         match core::mem::take(&mut self.wanted) {
             true => Evicted::NONE,
-            false => self.clear(),
+            false => self.evict(0),
         }
     }
 
     /// Gives up the oldest until no more than `bytes` are left.
-    fn evict(&mut self, bytes: usize, evicted: &mut Evicted) {
-        while self.bytes > bytes {
-            evicted.add(self.remove(0));
-        }
-    }
-
-    /// Keeps nothing any more.
-    pub(super) fn clear(&mut self) -> Evicted {
+    pub(super) fn evict(&mut self, bytes: usize) -> Evicted {
         let mut evicted = Evicted::NONE;
-        self.evict(0, &mut evicted);
+        while self.bytes > bytes {
+            let (oldest, much) = (&mut self.blocks[0], self.bytes - bytes);
+            if oldest.bytes > much {
+                evicted.add(oldest.cut_at(oldest.bytes - much));
+                self.bytes -= much;
+            } else {
+                evicted.add(self.remove(0));
+            }
+        }
         evicted
     }
 
@@ -213,14 +219,25 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_go_for_a_new_one_and_one_larger_than_the_room_is_not_kept() {
+    fn the_oldest_go_for_a_new_one_and_what_is_beyond_the_room_is_cut_off() {
         let mut kept = keeping(&[10, 10]);
-        let evicted = kept.keep(block(3, 5), 20 * MIB);
-        assert!(evicted.iter().eq([&block(1, 10)]));
-        assert_eq!(kept.bytes, 15 * MIB);
-        let evicted = kept.keep(block(4, 13), 12 * MIB);
-        assert!(evicted.iter().eq([&block(2, 10), &block(4, 13)]));
-        assert_eq!(kept.bytes, 5 * MIB);
+        let evicted = kept.keep(block(3, 12), 20 * MIB);
+        let mut cut = block(2, 10);
+        let rest = cut.cut_at(8 * MIB);
+        assert!(evicted.iter().eq([&block(1, 10), &rest]));
+        assert_eq!(kept.bytes, 20 * MIB);
+        let mut large = block(4, 13);
+        let evicted = kept.keep(large, 12 * MIB);
+        let rest = large.cut_at(12 * MIB);
+        assert!(evicted.iter().eq([&cut, &block(3, 12), &rest]));
+        assert_eq!(kept.bytes, 12 * MIB);
+        let starts = |evicted: Evicted| {
+            evicted
+                .iter()
+                .map(|block| block.address >> 32)
+                .collect::<std::vec::Vec<_>>()
+        };
+        assert_eq!(starts(kept.keep(block(5, 1), 0)), [4, 5]);
     }
 
     #[test]
@@ -237,6 +254,6 @@ mod tests {
         let mut kept = keeping(&[1; SLOTS]);
         assert_eq!(kept.keep(block(99, 1), 100 * MIB).len, 1);
         assert_eq!(kept.blocks().count(), SLOTS);
-        assert_eq!(kept.clear().len, SLOTS);
+        assert_eq!(kept.evict(0).len, SLOTS);
     }
 }
