@@ -205,9 +205,10 @@ impl Request {
     pub fn words(&self, generation: u64) -> [u64; REQUEST_SUM - REQUEST + 1] {
         let mut words = [0; REQUEST_SUM - REQUEST + 1];
         words[..4].copy_from_slice(&[generation, self.verb, self.value, self.len as u64]);
-        let (chunks, _) = self.name.as_chunks::<8>();
-        for (word, bytes) in words[4..].iter_mut().zip(chunks) {
-            *word = u64::from_le_bytes(*bytes);
+        for (word, bytes) in words[4..].iter_mut().zip(self.name.chunks_exact(8)) {
+            *word = bytes
+                .iter()
+                .rfold(0, |word, &byte| word << 8 | u64::from(byte));
         }
         let end = words.len() - 1;
         words[end] = sum(&words[..end]);

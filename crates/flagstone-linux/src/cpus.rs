@@ -168,9 +168,8 @@ pub fn node_of(slot: CpuId) -> NodeId {
         return NodeId(0);
     }
     let memory = NODE_OF.get(slot.index());
-    if crate::slots::current() == slot.0
-        && let Some(node) = current_node()
-    {
+    let here = (crate::slots::current() == slot.0).then(current_node);
+    if let Some(node) = here.flatten() {
         let node = node.min(u32::from(nodes) - 1) as u8;
         if let Some(memory) = memory {
             memory.store(node + 1, Ordering::Relaxed);

@@ -133,7 +133,7 @@ pub fn reserve(bytes: usize, align: usize) -> Option<NonNull<u8>> {
         return None;
     }
     let first = map(bytes)?;
-    if first.addr().get().is_multiple_of(align) {
+    if first.addr().get() % align == 0 {
         return Some(first);
     }
     // SAFETY: mapped just now, used by nobody.

@@ -175,7 +175,7 @@ impl Name {
     fn of_class(&mut self, size: usize) -> &str {
         const PREFIX: &[u8] = b"malloc-";
         self.bytes[..PREFIX.len()].copy_from_slice(PREFIX);
-        let (mut number, kibi) = if size >= 1024 && size.is_multiple_of(1024) {
+        let (mut number, kibi) = if size >= 1024 && size % 1024 == 0 {
             (size / 1024, true)
         } else {
             (size, false)

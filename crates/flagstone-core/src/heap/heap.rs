@@ -186,7 +186,7 @@ impl<P: Engines> Heap<P> {
             // aligned.
             let mut wanted = size.max(1).checked_next_multiple_of(align)?;
             while let Some(cache) = ready.cache_for(&self.gate, wanted) {
-                if cache.geometry().size().is_multiple_of(align) {
+                if cache.geometry().size() % align == 0 {
                     cache.sample(size);
                     ready.upkeep();
                     let object = || ready.alloc_object(cache);
@@ -268,7 +268,7 @@ impl<P: Engines> Heap<P> {
         ready.upkeep_of_free(cache.sheaf_bytes());
         self.gate
             .raise(ready.slabs.pages().map_limit().load(Relaxed));
-        if !(address as usize).is_multiple_of(MIN_ALIGN) {
+        if address as usize % MIN_ALIGN != 0 {
             P::fatal(Fault::MisalignedFree, address);
         }
     }
@@ -543,9 +543,9 @@ impl<P: Engines> Ready<P> {
         let page_size = P::page_size();
         let pages = page_size.pages_for(size.max(1));
         let block_pages = pages.max(page_size.pages_for(align));
-        if block_pages <= Order::MAX.pages()
-            && let Some(block) = self.slabs.pages().alloc_run(block_pages, self.node())
-        {
+        let run = || self.slabs.pages().alloc_run(block_pages, self.node());
+        let run = (block_pages <= Order::MAX.pages()).then(run).flatten();
+        if let Some(block) = run {
             if pages < block_pages {
                 // SAFETY: the run is ours.
                 unsafe { self.slabs.pages().shrink_run(block.pfn, block_pages, pages) };

@@ -95,7 +95,7 @@ impl Kept {
     pub(super) fn take(&mut self, bytes: usize, align: usize) -> Option<HugeBlock> {
         self.wanted = true;
         let at = (0..self.blocks().count())
-            .filter(|&at| self.blocks[at].address.is_multiple_of(align))
+            .filter(|&at| self.blocks[at].address % align == 0)
             .filter(|&at| serves(self.blocks[at].bytes, bytes))
             .min_by_key(|&at| self.blocks[at].bytes.abs_diff(bytes))?;
         let mut block = self.blocks[at];

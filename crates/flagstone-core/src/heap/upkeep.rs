@@ -134,7 +134,7 @@ impl<P: Engines> Ready<P> {
         if second {
             self.age_kept();
         }
-        if second || looks.is_multiple_of(ESTIMATE_EVERY) {
+        if second || looks % ESTIMATE_EVERY == 0 {
             self.slabs.estimate_sheaves();
         }
         self.slabs.sweep_if_due();

@@ -255,7 +255,7 @@ impl<P: Platform> PageAllocator<P> {
     #[inline]
     pub unsafe fn free_run(&self, pfn: Pfn, pages: PageCount) {
         match as_block(pages) {
-            Some(order) if self.keeps(order) && pfn.0.is_multiple_of(pages.0 as u32) => {
+            Some(order) if self.keeps(order) && pfn.0 % pages.0 as u32 == 0 => {
                 // SAFETY: obligation 1; the run is an aligned block.
                 unsafe { self.free_block(pfn, order) }
             }

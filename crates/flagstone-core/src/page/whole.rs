@@ -88,7 +88,7 @@ const fn words(pages: usize) -> usize {
 
 /// Whether a block of the largest order may start at `pfn`.
 fn is_head(pfn: Pfn) -> bool {
-    pfn.index().is_multiple_of(Order::MAX.pages().0)
+    pfn.index() % Order::MAX.pages().0 == 0
 }
 
 impl Bits {

@@ -177,17 +177,11 @@ fn order_b(q: &OrderQuery) -> Option<u32> {
     let max = q.max_order.get();
     let wanted = (q.min_objects as usize).min(objects_in(q, max).max(1));
     let lo = q.min_order.get().max(get_order(q, wanted * q.size));
-    if lo <= Order::MAX.get()
-        && let Some(order) = capped_by_count(q, lo)
-    {
-        return Some(order);
-    }
-    for fraction in [16, 8, 4, 2] {
-        if let Some(order) = first_within(q, lo, max, fraction) {
-            return Some(order);
-        }
-    }
-    Some(get_order(q, q.size))
+    let by_count = (lo <= Order::MAX.get()).then(|| capped_by_count(q, lo));
+    let mut by_waste = [16, 8, 4, 2].into_iter();
+    (by_count.flatten())
+        .or_else(|| by_waste.find_map(|fraction| first_within(q, lo, max, fraction)))
+        .or_else(|| Some(get_order(q, q.size)))
 }
 
 fn order_least_waste(q: &OrderQuery) -> Option<u32> {

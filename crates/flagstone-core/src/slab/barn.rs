@@ -169,12 +169,7 @@ impl Barn {
             let full = lists.full.pop()?;
             self.used.store(true, Relaxed);
             self.count_full(self.full() - 1, self.stored().wrapping_sub(full.len()));
-            if self.empty() < limits.empty
-                && let Some(sheaf) = empty.take()
-            {
-                lists.empty.push(sheaf);
-                self.empty.store(self.empty() + 1, Relaxed);
-            }
+            self.push_empty(lists, limits, &mut empty);
             Some(full)
         });
         match traded {
@@ -257,15 +252,18 @@ impl Barn {
             return Err(sheaf);
         }
         let mut sheaf = Some(sheaf);
-        let _entered = self.enter::<P, _>(|lists| {
-            if self.empty() < limits.empty
-                && let Some(s) = sheaf.take()
-            {
-                lists.empty.push(s);
+        let _entered = self.enter::<P, _>(|lists| self.push_empty(lists, limits, &mut sheaf));
+        sheaf.map_or(Ok(()), Err)
+    }
+
+    /// Takes the empty sheaf, if one more may stay.
+    fn push_empty(&self, lists: &mut Lists, limits: Limits, sheaf: &mut Option<OwnSheaf>) {
+        if self.empty() < limits.empty {
+            if let Some(sheaf) = sheaf.take() {
+                lists.empty.push(sheaf);
                 self.empty.store(self.empty() + 1, Relaxed);
             }
-        });
-        sheaf.map_or(Ok(()), Err)
+        }
     }
 
     /// Visits every sheaf under the lock, saying whether it is on the list of full ones.

@@ -55,9 +55,7 @@ impl<P: Engines> Slabs<P> {
         for cache in self.live_caches() {
             for node in 0..self.node_count() {
                 let barn = &self.node(cache.id(), NodeId(node)).barn;
-                while seen < most
-                    && let Some(full) = barn.take_full::<P>()
-                {
+                while let Some(full) = (seen < most).then(|| barn.take_full::<P>()).flatten() {
                     seen += full.len();
                     self.count_barn_bytes(cache, &full, false);
                     self.empty_out(cache, full);

@@ -90,9 +90,8 @@ impl<P: Engines> Slabs<P> {
     /// Takes the sheaf out of a CPU's `slot` and looks for `object` in it.
     fn held_there(&self, cache: &Cache, cpu: CpuId, slot: Slot, object: NonNull<u8>) -> bool {
         // The own CPU's needs no fence, which not every system has.
-        if cpu == P::current_cpu()
-            && let Some(sheaf) = self.exchange(slot, None)
-        {
+        let own = (cpu == P::current_cpu()).then(|| self.exchange(slot, None));
+        if let Some(sheaf) = own.flatten() {
             let found = sheaf.holds(object);
             self.drop_sheaf(cache, sheaf);
             if found {

@@ -173,6 +173,7 @@ macro_rules! steps {
         /// 2. Sequences are ready.
         #[inline(always)]
         pub unsafe fn $push(area: CpuArea, slot: Slot, object: NonNull<u8>) -> bool {
+            let mut refused = 1_u64;
             // SAFETY: as for `pop`; an entry that is not zero is no ceiling, so the store stays inside
             // the sheaf. What an attempt that is then aborted stored lies above the word and
             // belongs to nobody.
@@ -182,14 +183,16 @@ macro_rules! steps {
                         word!(),
                         $window,
                         "ldr {there}, [{entry}, 4088]",
-                        "cbz {there}, {refused}",
+                        "cbz {there}, 8f",
                         "ldr {there}, [{entry}, 4080]",
                         "cmp {there}, {object}",
-                        "b.eq {refused}",
+                        "b.eq 8f",
                         "str {object}, [{entry}, 4088]",
                         "add {word}, {word}, 8",
                         "str {word}, [{t}, 4096]",
                     ),
+                    "mov {refused:w}, wzr",
+                    "8:",
                     t = out(reg) _,
                     word = out(reg) _,
                     entry = out(reg) _,
@@ -200,11 +203,11 @@ macro_rules! steps {
                     slot = in(reg) slot.index(),
                     cs = in(reg) cs_offset(),
                     index = in(reg) index_offset(),
-                    refused = label { return false },
+                    refused = inout(reg) refused,
                     options(nostack),
                 );
             }
-            true
+            refused == 0
         }
 
         /// `Platform::exchange` as a restartable sequence; gives `new` back for an index at or above

@@ -223,7 +223,7 @@ pub fn registered() -> Option<isize> {
     let offset = unsafe { offset.read() };
     // SAFETY: the C library says that an area lies there in every thread.
     let cpu = unsafe { word_at(offset + super::CPU_ID) };
-    (cpu.cast_signed() >= 0).then_some(offset)
+    (cpu as i32 >= 0).then_some(offset)
 }
 
 /// A 32-bit word at `offset` from the thread pointer.
@@ -293,16 +293,19 @@ macro_rules! steps {
         /// 2. Sequences are ready.
         #[inline(always)]
         pub unsafe fn $push(area: CpuArea, slot: Slot, object: NonNull<u8>) -> bool {
+            let mut refused = 1_u64;
             // SAFETY: as for `pop`; an entry that is not zero is no ceiling, so the store stays inside
             // the sheaf. What an attempt that is then aborted stored lies above the word and
             // belongs to nobody.
             unsafe {
                 asm!(
                     rseq_sequence!("{t}", "{cs}"; rseq_push!(
-                        "{index}", "{base}", "{slot}", "{t}", "{word}", "{object}", "{refused}",
+                        "{index}", "{base}", "{slot}", "{t}", "{word}", "{object}", "8f",
                         $window, "0",
-                        rseq_unless_on_top!("{base}", "{word}", "{object}", "{refused}")
+                        rseq_unless_on_top!("{base}", "{word}", "{object}", "8f")
                     )),
+                    "xor {refused:e}, {refused:e}",
+                    "8:",
                     t = out(reg) _,
                     word = out(reg) _,
                     object = in(reg) object.as_ptr(),
@@ -310,11 +313,11 @@ macro_rules! steps {
                     slot = in(reg) slot.index(),
                     cs = in(reg) cs_offset(),
                     index = in(reg) index_offset(),
-                    refused = label { return false },
+                    refused = inout(reg) refused,
                     options(nostack),
                 );
             }
-            true
+            refused == 0
         }
 
         /// `Platform::exchange` as a restartable sequence; gives `new` back for an index at or above
