@@ -290,9 +290,20 @@ fn cargo_consumer(folder: &Path, features: &str, target: Option<&str>) -> PathBu
     built.join("debug/consumer")
 }
 
+/// The crate with its lowest Rust; the C library's names need a later one.
 #[test]
 fn the_crate_builds_with_the_lowest_rust_that_it_states() {
-    let manifest = workspace().join("crates/flagstone/Cargo.toml");
+    checks_with_the_lowest("flagstone", &[]);
+}
+
+#[test]
+fn the_c_face_builds_with_the_lowest_rust_that_it_states() {
+    checks_with_the_lowest("flagstone-abi", &["--features", "flagstone/alloc-override"]);
+}
+
+/// Checks `flagstone` by the Rust that the manifest of `of` states.
+fn checks_with_the_lowest(of: &str, features: &[&str]) {
+    let manifest = workspace().join(format!("crates/{of}/Cargo.toml"));
     let manifest = std::fs::read_to_string(manifest).expect("the manifest");
     let stated = manifest.split("rust-version = \"").nth(1);
     let lowest = stated.and_then(|rest| rest.split('"').next());
@@ -309,14 +320,14 @@ fn the_crate_builds_with_the_lowest_rust_that_it_states() {
     }
     let mut build = Command::new("rustup");
     build.args(["run", &toolchain, "cargo", "check", "--offline", "--quiet"]);
-    build.args(["-p", "flagstone", "--features", "alloc-override"]);
+    build.args(["-p", "flagstone"]).args(features);
     // What cargo tells a test of the toolchain that runs it.
     for name in ["CARGO", "RUSTC", "RUSTDOC", "RUSTUP_TOOLCHAIN"] {
         build.env_remove(name);
     }
     build
         .current_dir(workspace())
-        .env("CARGO_TARGET_DIR", fresh("lowest"));
+        .env("CARGO_TARGET_DIR", fresh(&format!("lowest-{of}")));
     run(&mut build);
 }
 

@@ -36,10 +36,9 @@ pub(crate) fn forget() {
 
 /// Upkeep's call, with no lock of this thread held but in signal handlers, which leave it to others.
 fn listen() {
-    if let Some(generation) = CONTROL.asked()
-        && !Linux::holds_from(LockKind::Heap)
-    {
-        serve(generation);
+    match CONTROL.asked() {
+        Some(generation) if !Linux::holds_from(LockKind::Heap) => serve(generation),
+        _ => {}
     }
 }
 

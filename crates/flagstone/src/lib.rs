@@ -82,9 +82,8 @@ unsafe impl GlobalAlloc for Flagstone {
 
     #[inline]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        if layout.align() <= MIN_ALIGN
-            && let Some(block) = NonNull::new(block)
-        {
+        let here = NonNull::new(block).filter(|_| layout.align() <= MIN_ALIGN);
+        if let Some(block) = here {
             // SAFETY: the caller gives up a block of this allocator if it gets another.
             return or_null(unsafe { blocks::realloc(block, size) });
         }

@@ -147,9 +147,10 @@ pub fn take(address: NonNull<u8>) -> Option<Taken> {
 
 /// Enters a sample again whose block stayed after all.
 pub fn put_back(address: NonNull<u8>, taken: Option<Taken>) {
-    if let (Some(area), Some(taken)) = (area(), taken)
-        && !put(area, address, taken)
-    {
+    let Some((area, taken)) = area().zip(taken) else {
+        return;
+    };
+    if !put(area, address, taken) {
         area.head.lost_live.fetch_add(1, Relaxed);
     }
 }

@@ -73,9 +73,7 @@ pub fn begin(at_fork: AtFork, at_exit: fn()) {
     if is_on() {
         return;
     }
-    if let Some(directory) = env::directory()
-        && let Some(heap) = crate::heap()
-    {
+    if let Some((directory, heap)) = env::directory().zip(crate::heap()) {
         start(heap, directory, at_fork, at_exit);
     }
 }
@@ -125,11 +123,8 @@ extern "C" fn forked() {
     REST_UNTIL.store(0, Relaxed);
     ROOM.forget();
     // A worker may wait for work until it is killed: then this is the sample it leaves.
-    if EVERY_PROCESS.load(Relaxed)
-        && let Some((ready, _permit)) = reporting()
-        && let Some(mut room) = ROOM.enter()
-    {
-        sample(ready, &mut room, Moment::Running);
+    if EVERY_PROCESS.load(Relaxed) {
+        sample_now();
     }
 }
 
@@ -166,9 +161,8 @@ fn observe() {
     let Some((ready, _permit)) = reporting() else {
         return;
     };
-    if process::resident_quick().is_some_and(due)
-        && let Some(mut room) = ROOM.enter()
-    {
+    let due = process::resident_quick().is_some_and(due);
+    if let Some(mut room) = due.then(|| ROOM.enter()).flatten() {
         sample(ready, &mut room, Moment::Running);
     }
 }
@@ -185,9 +179,15 @@ pub fn finish() {
 
 /// A sample now, due or not: the program is about to confine itself.
 pub fn before_filter() {
-    if let Some((ready, _permit)) = reporting()
-        && let Some(mut room) = ROOM.enter()
-    {
+    sample_now();
+}
+
+/// A sample, if the process reports and no other sample is being taken.
+fn sample_now() {
+    let Some((ready, _permit)) = reporting() else {
+        return;
+    };
+    if let Some(mut room) = ROOM.enter() {
         sample(ready, &mut room, Moment::Running);
     }
 }
@@ -213,9 +213,8 @@ fn ours_of(ready: &Ready<Linux>, resident: &mut Resident, mapping: &Mapping) -> 
     let (mut bytes, mut ours) = (0, 0);
     each_owned_part(ready, mapping.start, whole, &mut |start, part| {
         bytes += part;
-        if part < whole
-            && let Some(start) = NonNull::new(start as *mut u8)
-        {
+        let start = NonNull::new(start as *mut u8);
+        if let Some(start) = start.filter(|_| part < whole) {
             ours += resident.count(start, page_size.pages_for(part)) * page_size.bytes();
         }
     });

@@ -31,7 +31,7 @@ impl Memory {
     /// The word at `address`; `None` if it cannot be read or is not aligned.
     #[inline]
     pub fn read(&mut self, address: u64) -> Option<u64> {
-        if !address.is_multiple_of(8) || address < PAGE {
+        if address % 8 != 0 || address < PAGE {
             return None;
         }
         if !(self.low..self.high).contains(&address) && !self.extend(address) {

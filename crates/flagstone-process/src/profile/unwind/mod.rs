@@ -211,7 +211,7 @@ fn by_row(row: &Row, frame: &Frame, memory: &mut Memory) -> Option<Frame> {
 
 fn by_frame_pointer(frame: &Frame, memory: &mut Memory) -> Option<Frame> {
     let (fp, sp) = (frame.registers[FP], frame.registers[SP]);
-    if fp < sp || fp - sp > FRAME_BYTES_MAX || !fp.is_multiple_of(8) {
+    if fp < sp || fp - sp > FRAME_BYTES_MAX || fp % 8 != 0 {
         return None;
     }
     let mut registers = frame.registers;
