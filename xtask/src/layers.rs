@@ -20,7 +20,7 @@ const LAYERS: [&str; 8] = [
 ];
 
 /// What each crate may depend on, and whether crates from outside may be among it.
-const CRATES: [(&str, &[&str], bool); 12] = [
+const CRATES: [(&str, &[&str], bool); 13] = [
     ("flagstone-core", &["loom"], false),
     ("flagstone-kernels", &["flagstone-core"], false),
     ("flagstone-linux", &["flagstone-core", "libc"], false),
@@ -65,6 +65,7 @@ const CRATES: [(&str, &[&str], bool); 12] = [
         true,
     ),
     ("flagstone-trace", &[], true),
+    ("flagstone-import", &["flagstone-trace"], true),
     (
         "flagstone-record",
         &["flagstone-trace", "libc", "zstd-sys"],
@@ -79,6 +80,7 @@ const CRATES: [(&str, &[&str], bool); 12] = [
             "flagstone-sim",
             "flagstone-lab",
             "flagstone-trace",
+            "flagstone-import",
         ],
         true,
     ),

@@ -374,6 +374,7 @@ mod tests {
             sample: 1,
             sites: sites.iter().map(|site| (*site).to_owned()).collect(),
             notes: Vec::new(),
+            caches: Vec::new(),
         };
         let mut writer = Writer::new(std::fs::File::create(&file).unwrap(), &header).unwrap();
         writer.process(&Process::default()).unwrap();

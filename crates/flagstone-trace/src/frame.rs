@@ -14,8 +14,11 @@ pub const RECORD_BYTES: usize = SKIPPABLE.len() + 64;
 /// Version of the format.
 pub const VERSION: u16 = 1;
 
-/// Most bytes of an unpacked header or process description.
+/// Most bytes of an unpacked header.
 pub const TEXT_BYTES_MAX: u32 = 1 << 20;
+
+/// Most bytes of an unpacked process description. A file may have many of them.
+pub const PROCESS_BYTES_MAX: u32 = 64 << 10;
 
 const MAGIC: [u8; 4] = *b"FSTR";
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 pub const SCHEMA: &str = "flagstone-trace/1";
 
 /// The first frame of a file.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Header {
     /// [`SCHEMA`].
     pub schema: String,
@@ -40,6 +40,44 @@ pub struct Header {
     /// What the importer had to infer, with counts; a sentence each.
     #[serde(default)]
     pub notes: Vec<String>,
+    /// A kernel's caches, in the order of `sites`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub caches: Vec<Cache>,
+}
+
+/// A cache of a recorded kernel.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Cache {
+    /// Its name.
+    pub name: String,
+    /// Bytes from one object to the next.
+    pub object_size: u64,
+    /// Objects of a slab; zero if nobody looked.
+    #[serde(default)]
+    pub objects_per_slab: u32,
+    /// Pages of a slab; zero if nobody looked.
+    #[serde(default)]
+    pub pages_per_slab: u32,
+    /// Objects that the trace allocates at its beginning because it frees them later.
+    #[serde(default)]
+    pub older: u64,
+    /// When recording began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<Level>,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<Level>,
+}
+
+/// What /proc/slabinfo said of a cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Level {
+    /// Objects in use, those that CPUs keep among them.
+    pub active: u64,
+    /// Objects that its slabs have room for.
+    pub objects: u64,
+    /// Slabs.
+    pub slabs: u64,
 }
 
 fn all() -> u32 {

@@ -6,13 +6,13 @@
 
 use crate::encode::CHUNK_BYTES_MAX;
 use crate::event::Event;
-use crate::frame::{Kind, RECORD_BYTES, Record, TEXT_BYTES_MAX};
+use crate::frame::{Kind, PROCESS_BYTES_MAX, RECORD_BYTES, Record, TEXT_BYTES_MAX};
 use crate::header::{Header, Process, SCHEMA};
 use crate::{Damage, Decoder};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -89,6 +89,9 @@ pub struct Stream {
     pub(crate) chunks: Vec<Place>,
 }
 
+/// Bytes that are kept of a program's name.
+const NAME_BYTES_MAX: usize = 1 << 10;
+
 /// An open trace file.
 #[derive(Debug)]
 pub struct Trace {
@@ -123,7 +126,14 @@ impl Trace {
                     }
                     header.get_or_insert(found);
                 }
-                Kind::Process => processes.push(json(&unpack(&file, &place)?, offset)?),
+                Kind::Process => {
+                    let mut process: Process = json(&unpack(&file, &place)?, offset)?;
+                    process
+                        .name
+                        .truncate(process.name.floor_char_boundary(NAME_BYTES_MAX));
+                    process.name.shrink_to_fit();
+                    processes.push(process);
+                }
                 Kind::Chunk => add(&mut streams, place),
             }
             offset += RECORD_BYTES as u64 + u64::from(record.packed);
@@ -255,16 +265,16 @@ fn unpack(file: &File, place: &Place) -> Result<Vec<u8>, Error> {
     };
     let most = match record.kind {
         Kind::Chunk => CHUNK_BYTES_MAX as u32,
-        Kind::Header | Kind::Process => TEXT_BYTES_MAX,
+        Kind::Header => TEXT_BYTES_MAX,
+        Kind::Process => PROCESS_BYTES_MAX,
     };
     if record.raw > most || record.packed > 2 * most {
         return Err(damage("a frame of this kind cannot be so long"));
     }
     let mut packed = vec![0; record.packed as usize];
     file.read_exact_at(&mut packed, place.offset + RECORD_BYTES as u64)?;
-    let mut raw = Vec::with_capacity(record.raw as usize);
-    zstd::stream::Decoder::new(&packed[..])
-        .and_then(|unpacked| unpacked.take(u64::from(most) + 1).read_to_end(&mut raw))
+    // Into a buffer of the size it says: what is longer is an error, and takes no more memory.
+    let raw = zstd::bulk::decompress(&packed, record.raw as usize)
         .map_err(|error| damage(&error.to_string()))?;
     if raw.len() != record.raw as usize {
         return Err(damage("the payload is not as long as its record says"));

@@ -6,6 +6,9 @@
 //!   merged     a1 b2 a4 b5 b6 a9
 //! ```
 //!
+//! Chunks of more streams than [`HELD_MAX`] has room for are dropped and read again, so a file of many
+//! streams that live at once takes no more memory.
+//!
 //! Of events at the same time a free comes before an allocation, so that an address is never handed
 //! out twice.
 
@@ -14,6 +17,9 @@ use crate::event::Event;
 use crate::index::{Error, Stream, StreamId, Trace, damaged};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+
+/// Most bytes of unpacked chunks that are held.
+const HELD_MAX: usize = 256 << 20;
 
 /// One stream on its way.
 struct Cursor<'a> {
@@ -33,6 +39,9 @@ pub struct Merged<'a> {
     trace: &'a Trace,
     cursors: Vec<Cursor<'a>>,
     turns: BinaryHeap<Turn>,
+    /// Bytes of the cursors' payloads, and whose is dropped next.
+    held: usize,
+    drop_next: usize,
 }
 
 impl Trace {
@@ -61,6 +70,8 @@ impl Trace {
             trace: self,
             cursors,
             turns,
+            held: 0,
+            drop_next: 0,
         }
     }
 }
@@ -77,7 +88,13 @@ impl Merged<'_> {
     pub fn next(&mut self) -> Result<Option<(u64, StreamId, Event)>, Error> {
         while let Some(Reverse((time, _, at))) = self.turns.pop() {
             let event = self.cursors[at].next.take();
-            if let Some((next_time, next)) = self.cursors[at].read(self.trace)? {
+            let before = self.cursors[at].payload.len();
+            let read = self.cursors[at].read(self.trace)?;
+            self.held = self.held + self.cursors[at].payload.len() - before;
+            if self.held > HELD_MAX {
+                self.drop_payloads(at);
+            }
+            if let Some((next_time, next)) = read {
                 let allocates = !matches!(next, Event::Free { .. } | Event::Touched { .. });
                 self.cursors[at].next = Some(next);
                 self.turns.push(Reverse((next_time, allocates, at)));
@@ -90,8 +107,30 @@ impl Merged<'_> {
     }
 }
 
+impl Merged<'_> {
+    /// Drops payloads in turn until half of the room is free; not that of the stream at `keep`.
+    fn drop_payloads(&mut self, keep: usize) {
+        for _ in 0..self.cursors.len() {
+            if self.held <= HELD_MAX / 2 {
+                return;
+            }
+            self.drop_next = (self.drop_next + 1) % self.cursors.len();
+            if self.drop_next != keep {
+                let payload = core::mem::take(&mut self.cursors[self.drop_next].payload);
+                self.held -= payload.len();
+            }
+        }
+    }
+}
+
 impl Cursor<'_> {
     fn read(&mut self, trace: &Trace) -> Result<Option<(u64, Event)>, Error> {
+        if self.payload.is_empty()
+            && let Some(before) = self.chunk.checked_sub(1)
+            && let Some(place) = self.stream.chunks.get(before)
+        {
+            self.payload = trace.payload(place)?;
+        }
         loop {
             let mut decoder = Decoder::resume(&self.payload, self.state.clone());
             let place = self.chunk.checked_sub(1).map(|at| &self.stream.chunks[at]);

@@ -11,6 +11,9 @@ use std::io::{self, Write};
 /// zstd's level. Why 3: the library's default; files are written once and read often.
 const LEVEL: i32 = 3;
 
+/// A stream's buffer at first; it doubles up to [`CHUNK_BYTES_MAX`]. A file may have many small streams.
+const FIRST_BYTES: usize = 1 << 10;
+
 /// A file that is being written.
 pub struct Writer<W: Write> {
     out: W,
@@ -53,13 +56,27 @@ impl<W: Write> Writer<W> {
         let open = self.streams.entry(id).or_insert_with(|| Open {
             thread,
             encoder: Encoder::new(),
-            buffer: vec![0; CHUNK_BYTES_MAX],
+            buffer: vec![0; FIRST_BYTES],
         });
         if open.encoder.is_full(&open.buffer) {
-            write_chunk(&mut self.out, id, open)?;
+            match open.buffer.len() {
+                CHUNK_BYTES_MAX => write_chunk(&mut self.out, id, open)?,
+                bytes => open.buffer.resize(2 * bytes, 0),
+            }
         }
         open.encoder.put(&mut open.buffer, time, event);
         Ok(())
+    }
+
+    /// Writes what is left of a stream that ends here. More events of it begin a new chunk.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn end(&mut self, id: StreamId) -> io::Result<()> {
+        match self.streams.remove(&id) {
+            Some(mut open) => write_chunk(&mut self.out, id, &mut open),
+            None => Ok(()),
+        }
     }
 
     /// Writes what is left and gives the file back.

@@ -23,6 +23,7 @@ fn header() -> Header {
         sample: 1,
         sites: vec!["one".into()],
         notes: Vec::new(),
+        caches: Vec::new(),
     }
 }
 

@@ -9,6 +9,7 @@
 
 use crate::cmd::trace::import;
 use crate::exit::Failure;
+use flagstone_import::Options;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -60,6 +61,7 @@ pub fn record(span: Duration, output: &Path) -> Result<(), Failure> {
             "record: --kernel: {what}: {error}; it needs root and tracefs (mount -t tracefs nodev /sys/kernel/tracing)"
         ))
     };
+    let before = slabinfo();
     let instance = Instance::new().map_err(|error| told("tracefs", error))?;
     let mut text =
         tempfile::NamedTempFile::new().map_err(|error| told("a temporary file", error))?;
@@ -68,7 +70,11 @@ pub fn record(span: Duration, output: &Path) -> Result<(), Failure> {
         .map_err(|error| told("reading events", error))?;
     let lost = instance.lost();
     drop(instance);
-    import::import(text.path(), output, "record --kernel")?;
+    let after = slabinfo();
+    let options = Options {
+        slabs: before.zip(after),
+    };
+    import::import(text.path(), output, &options, "record --kernel")?;
     if lost > 0 {
         eprintln!(
             "flagstone: record: the kernel's rings lost {lost} events; record for less time, or fewer at once"
@@ -144,6 +150,11 @@ impl Instance {
         let stats = cpus.filter_map(|cpu| fs::read_to_string(cpu.ok()?.path().join("stats")).ok());
         stats.map(|text| lost_in(&text)).sum()
     }
+}
+
+/// The caches as they are now, where root may read them.
+fn slabinfo() -> Option<String> {
+    fs::read_to_string("/proc/slabinfo").ok()
 }
 
 /// What a CPU's `stats` says was lost.

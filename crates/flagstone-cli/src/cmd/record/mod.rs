@@ -179,6 +179,7 @@ fn header(args: &Args) -> Header {
         sample: args.sample,
         sites: Vec::new(),
         notes: Vec::new(),
+        caches: Vec::new(),
     }
 }
 

@@ -112,6 +112,7 @@ fn part(
                 Ok(())
             })
             .map_err(|error: Error| Stop::Trace(input.to_owned(), error))?;
+        writer.end(stream.id).map_err(Stop::Output)?;
     }
     writer.finish().map_err(Stop::Output).map(drop)
 }
@@ -170,6 +171,7 @@ fn together(traces: &[(&PathBuf, Trace)], output: &Path) -> Result<(), Stop> {
                         .map_err(Error::Io)
                 })
                 .map_err(|error: Error| Stop::Trace((*file).clone(), error))?;
+            writer.end(id).map_err(Stop::Output)?;
         }
     }
     writer.finish().map_err(Stop::Output).map(drop)

@@ -2,14 +2,13 @@
 //!
 //! ```text
 //!   info   what was recorded, streams, losses, live bytes      head, to-csv   events as text
-//!   cut    a part of a file        merge   files as one        import         kernel events
+//!   cut    a part of a file        merge   files as one        import         other tools' files
 //! ```
 
 mod census;
 mod files;
 pub(super) mod import;
 mod info;
-mod kernel;
 mod text;
 
 use crate::exit::{Failure, Outcome};
@@ -22,7 +21,7 @@ use std::path::{Path, PathBuf};
   flagstone trace info app.fst
   flagstone trace head -n 20 app.fst
   flagstone trace to-csv app.fst | gzip > app.csv.gz
-  flagstone trace import -o kernel.fst trace.txt")]
+  flagstone trace import -o kernel.fst perf.data")]
 pub enum Command {
     /// What was recorded: program, processes, threads, sizes, the most bytes live at once
     Info(info::Args),
@@ -35,7 +34,7 @@ pub enum Command {
     Cut(files::CutArgs),
     /// Several files as one, their processes side by side
     Merge(files::MergeArgs),
-    /// Kernel events in tracefs's text form (perf script, trace-cmd report, tracefs) as a trace
+    /// Another tool's recording as a trace: perf.data, trace.dat, text of kernel events, heaptrack
     Import(import::Args),
 }
 

@@ -8,43 +8,46 @@
 //!
 //! Fields are found by name, so kernels that add or reorder fields are read too.
 
+use crate::input::Source;
+use crate::{About, Error, Sink, What, kmalloc, packed};
+
 /// One kernel event.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Line<'a> {
+struct Line<'a> {
     /// The CPU it happened on.
-    pub cpu: u32,
+    cpu: u32,
     /// Nanoseconds on the trace's clock.
-    pub ns: u64,
+    ns: u64,
     /// What happened.
-    pub what: What<'a>,
+    what: What<'a>,
 }
 
-/// What a kernel event tells.
-#[derive(Clone, PartialEq, Debug)]
-pub enum What<'a> {
-    /// An object of a cache; `kmalloc` names none.
-    Alloc {
-        pointer: u64,
-        cache: Option<&'a str>,
-        requested: u64,
-        given: u64,
-    },
-    /// An object given back.
-    Free { pointer: u64 },
-    /// Pages from the page allocator.
-    PageAlloc {
-        pfn: u64,
-        order: u8,
-        migratetype: u8,
-    },
-    /// Pages given back.
-    PageFree { pfn: u64, order: u8 },
-    /// Pages between a pageset and its zone: what the allocator does itself.
-    Internal,
+/// Hands on what all lines tell. The order of lines is the order of events, also where the printed times
+/// are equal: later lines get later nanoseconds.
+pub fn read(source: &mut dyn Source, sink: &mut dyn Sink) -> Result<About, Error> {
+    let mut about = About::default();
+    let (mut last, mut last_told) = (0, None);
+    let cut = packed::lines(source, |bytes| {
+        let Some(line) = std::str::from_utf8(bytes).ok().and_then(parse) else {
+            about.others += 1;
+            return Ok(());
+        };
+        about.backwards += u64::from(line.ns < last);
+        last = line.ns;
+        let ns = last_told.map_or(line.ns, |told: u64| line.ns.max(told.saturating_add(1)));
+        last_told = Some(ns);
+        sink.event(line.cpu, ns, &line.what)
+    })?;
+    if cut {
+        about
+            .notes
+            .push("The packed text is cut off; what was there is read.".into());
+    }
+    Ok(about)
 }
 
 /// Reads a line; `None` for one that is no allocation event.
-pub fn parse(line: &str) -> Option<Line<'_>> {
+fn parse(line: &str) -> Option<Line<'_>> {
     // A command's name may hold brackets: the CPU's are the last before the time.
     let (head, rest) = split_time(line)?;
     let open = head.rfind('[')?;
@@ -91,29 +94,47 @@ fn event<'a>(name: &str, fields: &'a str) -> Option<What<'a>> {
             .find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
     };
     let number = |key: &str| field(key).and_then(decimal);
+    // The flags are names here; the two that choose among kmalloc's caches are looked for.
+    let flags = || {
+        let words = field("gfp_flags").unwrap_or("");
+        kmalloc::flags(
+            words.contains("DMA") && !words.contains("DMA32"),
+            words.contains("__GFP_RECLAIMABLE"),
+            words.contains("ACCOUNT"),
+        )
+    };
     let order = || number("order").map(|order| order.min(15) as u8);
     Some(match name {
         "kmem_cache_alloc" | "kmem_cache_alloc_node" | "kmalloc" | "kmalloc_node" => What::Alloc {
             pointer: pointer(field("ptr")?)?,
-            cache: field("name"),
             requested: number("bytes_req")?,
             given: number("bytes_alloc")?,
+            cache: match field("name") {
+                Some(name) => Some(name),
+                None => kmalloc::name(number("bytes_alloc")?, flags()),
+            },
         },
         "kmem_cache_free" | "kfree" => match pointer(field("ptr")?)? {
             // `kfree` of null is no free.
             0 => return None,
-            pointer => What::Free { pointer },
+            pointer => What::Free {
+                pointer,
+                cache: field("name"),
+            },
         },
         "mm_page_alloc" => What::PageAlloc {
             pfn: pointer(field("pfn")?)?,
             order: order()?,
             migratetype: number("migratetype").unwrap_or(0).min(255) as u8,
         },
-        "mm_page_free" | "mm_page_free_batched" => What::PageFree {
+        "mm_page_free" => What::PageFree {
             pfn: pointer(field("pfn")?)?,
             order: order().unwrap_or(0),
         },
-        "mm_page_pcpu_drain" | "mm_page_alloc_zone_locked" => What::Internal,
+        // A page freed in a batch is told by `mm_page_free` as well.
+        "mm_page_free_batched" | "mm_page_pcpu_drain" | "mm_page_alloc_zone_locked" => {
+            What::Internal
+        }
         _ => return None,
     })
 }
@@ -164,6 +185,7 @@ mod tests {
             "redis server  812 [003] 77.5: kmem:kfree: call_site=ffff ptr=0xffff888100000010";
         let free = What::Free {
             pointer: 0xffff_8881_0000_0010,
+            cache: None,
         };
         let read = parse(perf).unwrap();
         assert_eq!((read.cpu, read.ns, read.what), (3, 77_500_000_000, free));
