@@ -75,7 +75,7 @@ pub fn read(source: &mut dyn Source, sink: &mut dyn Sink) -> Result<About, Error
         "7" => seven(&mut input, &mut known)?,
         other => {
             return Err(Error::Foreign(format!(
-                "a trace.dat of version {other}; versions 6 and 7 are read, and the text of `trace-cmd report`"
+                "a trace.dat of version {other:?}; versions 6 and 7 are read, and the text of `trace-cmd report`"
             )));
         }
     };
@@ -250,7 +250,7 @@ fn seven(input: &mut Input<'_>, known: &mut Known) -> Result<Packing, Error> {
         "zstd" => Packing::Zstd,
         other => {
             return Err(Error::Foreign(format!(
-                "a trace.dat packed by {other}; none, zlib and zstd are read"
+                "a trace.dat packed by {other:?}; none, zlib and zstd are read"
             )));
         }
     };

@@ -187,12 +187,16 @@ fn name(gathered: &Gathered) -> String {
             .about
             .command
             .first()
-            .cloned()
-            .unwrap_or_default()
-            .chars()
-            .take(200)
-            .collect(),
+            .map_or_else(String::new, |word| clean(word, 200)),
     }
+}
+
+/// A stranger's text as far as a terminal may show it.
+fn clean(text: &str, most: usize) -> String {
+    text.chars()
+        .filter(|letter| !letter.is_control())
+        .take(most)
+        .collect()
 }
 
 fn header(gathered: &Gathered, options: &Options, found: &Found, line: &str) -> Header {
@@ -216,7 +220,7 @@ fn header(gathered: &Gathered, options: &Options, found: &Found, line: &str) -> 
         .iter()
         .enumerate()
         .map(|(index, (name, size))| {
-            let name = called(name);
+            let name = clean(&called(name), 128);
             let slab = after.get(&name).or_else(|| before.get(&name));
             Cache {
                 object_size: slab.map_or(*size, |slab| slab.object_size),
@@ -240,10 +244,10 @@ fn header(gathered: &Gathered, options: &Options, found: &Found, line: &str) -> 
             .command
             .iter()
             .take(100)
-            .map(|word| word.chars().take(1000).collect())
+            .map(|word| clean(word, 1000))
             .collect(),
         allocator: if kernel { "kernel" } else { "" }.into(),
-        machine: about.machine.chars().take(200).collect(),
+        machine: clean(&about.machine, 200),
         cpus: gathered.cpus,
         page_size: match about.page_size {
             page if page.is_power_of_two() && (4096..=1 << 20).contains(&page) => page,

@@ -212,7 +212,18 @@ fn zlib_is_unpacked_as_zstd_is() {
     let refused = imported(version_seven("lzma", <[u8]>::to_vec))
         .err()
         .unwrap();
-    assert!(refused.contains("packed by lzma"), "{refused}");
+    assert!(refused.contains("packed by \"lzma\""), "{refused}");
+}
+
+/// Writes two files of the corpus anew: `cargo test -p flagstone-import --test real_files -- --ignored`.
+#[test]
+#[ignore = "writes fuzz/corpus/import"]
+fn corpus() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/import");
+    let none = version_seven("none", <[u8]>::to_vec);
+    std::fs::write(format!("{folder}/trace-v7.dat"), none).unwrap();
+    let zstd = version_seven("zstd", |part| zstd::bulk::compress(part, 3).unwrap());
+    std::fs::write(format!("{folder}/trace-v7-zstd.dat"), zstd).unwrap();
 }
 
 /// A file of version 7 with one CPU, one page and one event.

@@ -25,6 +25,7 @@
 pub mod cache;
 pub mod names;
 pub mod pagesets;
+pub mod probe;
 pub mod record;
 mod row;
 mod runs;

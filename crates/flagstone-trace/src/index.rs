@@ -109,7 +109,14 @@ impl Trace {
     /// # Errors
     /// [`Error::Foreign`] for another kind of file, [`Error::Damaged`] where a text is no JSON.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let mut file = File::open(path)?;
+        Self::of(File::open(path)?)
+    }
+
+    /// Reads the index of an open file.
+    ///
+    /// # Errors
+    /// As for [`Trace::open`].
+    pub fn of(mut file: File) -> Result<Self, Error> {
         let bytes = file.seek(SeekFrom::End(0))?;
         let mut header = None;
         let mut processes = Vec::new();

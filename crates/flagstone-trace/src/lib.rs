@@ -28,6 +28,8 @@ pub mod index;
 #[cfg(feature = "std")]
 pub mod merge;
 #[cfg(feature = "std")]
+pub mod probe;
+#[cfg(feature = "std")]
 pub mod write;
 
 pub use decode::{Damage, Decoder};

@@ -23,6 +23,7 @@
 mod lists;
 mod read;
 
+pub(crate) use read::bundle;
 pub use read::{Trace, built_in, read};
 
 use flagstone_core::base::Order;

@@ -12,7 +12,7 @@ use std::path::Path;
 const BUILT_IN: &[u8] = include_bytes!("../../data/pagesets-6.18.zst");
 
 /// Most bytes of a file's text: page numbers of an hour fit many times.
-const TEXT_MAX: u64 = 4 << 30;
+const TEXT_MAX: u64 = 512 << 20;
 
 /// What happened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -141,7 +141,8 @@ fn unpacked(bytes: &[u8]) -> Result<String, String> {
     Ok(text)
 }
 
-fn bundle(shown: &str, text: &str) -> Result<Vec<Trace>, String> {
+/// The traces of a bundle's text; errors name `shown`.
+pub(crate) fn bundle(shown: &str, text: &str) -> Result<Vec<Trace>, String> {
     let mut traces: Vec<Trace> = Vec::new();
     let mut head: Vec<&str> = Vec::new();
     let mut in_events = false;

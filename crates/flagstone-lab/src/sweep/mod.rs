@@ -15,7 +15,7 @@
 //!
 //! No lock, no server: any scheduler that starts processes and any folder they share will do.
 
-mod plan;
+pub(crate) mod plan;
 mod shard;
 
 pub use plan::{Plan, parse};

@@ -40,7 +40,7 @@ const KEYS_OF_A_FILE: [&str; 11] = [
 ];
 
 /// Most specs of one sweep: beyond it something was mistyped.
-const SPECS_MAX: usize = 10_000_000;
+const SPECS_MAX: usize = 1_000_000;
 
 /// A read file.
 #[derive(Clone, Debug)]
@@ -86,6 +86,11 @@ struct Reader<'a> {
 /// # Errors
 /// One line: file, line, what is wrong.
 pub fn parse(name: &str, text: &str, folder: &Path) -> Result<Plan, String> {
+    at_most(name, text, folder, SPECS_MAX)
+}
+
+/// The same for a sweep of at most `most` runs.
+pub(crate) fn at_most(name: &str, text: &str, folder: &Path, most: usize) -> Result<Plan, String> {
     let reader = Reader { name, text, folder };
     let table = DeTable::parse(text).map_err(|error| {
         let place = error.span().unwrap_or(0..0);
@@ -109,11 +114,15 @@ pub fn parse(name: &str, text: &str, folder: &Path) -> Result<Plan, String> {
     }
     let mut specs = BTreeMap::new();
     let mut add = |axes: &Axes, place: Range<usize>| {
+        // Before any of them is made.
+        if axes.runs() > most {
+            return Err(reader.at(&place, &format!("more than {most} runs")));
+        }
         reader.grid(axes, |spec| {
             spec.check().map_err(|why| reader.at(&place, &why))?;
             specs.insert(spec.digest(), spec);
-            match specs.len() > SPECS_MAX {
-                true => Err(reader.at(&place, &format!("more than {SPECS_MAX} runs"))),
+            match specs.len() > most {
+                true => Err(reader.at(&place, &format!("more than {most} runs"))),
                 false => Ok(()),
             }
         })
@@ -140,6 +149,23 @@ pub fn parse(name: &str, text: &str, folder: &Path) -> Result<Plan, String> {
 }
 
 impl Axes {
+    /// Runs of the grid; lists that are absent have one value.
+    fn runs(&self) -> usize {
+        let lists = [
+            self.workloads.len(),
+            self.machines.len(),
+            self.policies.len(),
+            self.tasks.len(),
+            self.seeds.len(),
+            self.sizes.len(),
+            self.thinks.len(),
+            self.placements.len(),
+        ];
+        let knobs = self.knobs.values().map(Vec::len);
+        let values = lists.into_iter().chain(knobs).map(|values| values.max(1));
+        values.fold(1, usize::saturating_mul)
+    }
+
     /// The same with what `other` names in place of its own.
     fn under(&self, other: Self) -> Self {
         fn or<T: Clone>(own: Vec<T>, base: &[T]) -> Vec<T> {

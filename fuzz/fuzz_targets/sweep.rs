@@ -1,0 +1,6 @@
+//! A sweep's file.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|text: &str| {
+    let _read_or_refused = flagstone_lab::probe::sweep(text);
+});
