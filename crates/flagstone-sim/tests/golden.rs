@@ -90,7 +90,9 @@ fn model() -> String {
         .map(|workload| (workload.name, "flagstone"));
     let policies = BASES.iter().map(|(policy, _)| ("random-mix", *policy));
     let mut text = format!("model version {MODEL_VERSION}\n");
-    for (workload, policy) in workloads.chain(policies) {
+    // Policies whose kernels do an operation in other steps.
+    let steps = ["linux-6.18", "linux-7.0"].map(|policy| ("mmap1", policy));
+    for (workload, policy) in workloads.chain(policies).chain(steps) {
         let named = NamedPolicy::parse(policy).unwrap();
         let scenario = Scenario {
             machine: &machine,

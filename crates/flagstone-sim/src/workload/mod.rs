@@ -24,6 +24,7 @@ mod replay;
 mod sctp;
 pub mod stage;
 pub mod tape;
+mod ublk;
 
 use crate::costs::{NS, Ps};
 use crate::schedule::Program;
@@ -136,6 +137,39 @@ pub const WORKLOADS: &[Workload] = &[
         processes: false,
         sizes: None,
         make: mmap1::make,
+    },
+    Workload {
+        name: "mmap1-6.18",
+        about: "mmap1 as Linux 6.18 does it, under every policy",
+        unit: "mmap and munmap",
+        kind: Kind::Steady,
+        tasks: ANY,
+        placement: Placement::Compact,
+        processes: false,
+        sizes: None,
+        make: mmap1::make_6_18,
+    },
+    Workload {
+        name: "mmap2",
+        about: "will-it-scale mmap2: a file mapping per task, as Linux 6.18 does it",
+        unit: "mmap and munmap",
+        kind: Kind::Steady,
+        tasks: ANY,
+        placement: Placement::Compact,
+        processes: false,
+        sizes: None,
+        make: mmap1::mmap2,
+    },
+    Workload {
+        name: "ublk",
+        about: "requests made on one CPU and ended on another, as ublk's with an empty target",
+        unit: "request ended",
+        kind: Kind::Steady,
+        tasks: PAIRS,
+        placement: Placement::Spread,
+        processes: false,
+        sizes: None,
+        make: ublk::make,
     },
     Workload {
         name: "hackbench",
