@@ -57,7 +57,7 @@ pub struct Machine {
 }
 
 /// The profiles that come with the program: name and text.
-const BUILT_IN: [(&str, &str); 9] = [
+const BUILT_IN: [(&str, &str); 10] = [
     ("spr-2s-224", include_str!("../../machines/spr-2s-224.toml")),
     (
         "intel-2s-224",
@@ -77,6 +77,10 @@ const BUILT_IN: [(&str, &str); 9] = [
     ),
     ("power-160", include_str!("../../machines/power-160.toml")),
     ("x86-16", include_str!("../../machines/x86-16.toml")),
+    (
+        "epyc-2s-192",
+        include_str!("../../machines/epyc-2s-192.toml"),
+    ),
     (
         "epyc-2s-256",
         include_str!("../../machines/epyc-2s-256.toml"),
