@@ -20,7 +20,7 @@ mod x86_64;
 /// `malloc`, whatever it takes.
 #[cfg_attr(target_arch = "x86_64", inline(never))]
 #[cfg_attr(not(target_arch = "x86_64"), inline(always))]
-extern "C" fn malloc_anyhow(size: usize) -> *mut c_void {
+extern "C" fn malloc_slow(size: usize) -> *mut c_void {
     allocate(size)
 }
 
@@ -30,7 +30,7 @@ extern "C" fn malloc_anyhow(size: usize) -> *mut c_void {
 /// 1. `address` is null or a live block, which nobody uses again.
 #[cfg_attr(target_arch = "x86_64", inline(never))]
 #[cfg_attr(not(target_arch = "x86_64"), inline(always))]
-unsafe extern "C" fn free_anyhow(address: *mut c_void) {
+unsafe extern "C" fn free_slow(address: *mut c_void) {
     // SAFETY: obligation 1.
     unsafe { release(address) };
 }
@@ -38,7 +38,7 @@ unsafe extern "C" fn free_anyhow(address: *mut c_void) {
 /// What is left of `free` when the block bears its mark and the sheaf has no room.
 ///
 /// # Safety
-/// 1. As for [`free_anyhow`]; the caller put the mark on.
+/// 1. As for [`free_slow`]; the caller put the mark on.
 #[cfg(target_arch = "x86_64")]
 #[inline(never)]
 unsafe extern "C" fn free_marked(address: *mut c_void) {
@@ -49,7 +49,7 @@ unsafe extern "C" fn free_marked(address: *mut c_void) {
 /// `operator new`, whatever it takes.
 #[cfg_attr(target_arch = "x86_64", inline(never))]
 #[cfg_attr(not(target_arch = "x86_64"), inline(always))]
-extern "C" fn new_anyhow(size: usize) -> *mut c_void {
+extern "C" fn new_slow(size: usize) -> *mut c_void {
     cxx::new_plain(size)
 }
 

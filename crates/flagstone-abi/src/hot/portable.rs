@@ -1,14 +1,14 @@
 //! The functions programs call most, on machines for which they are not written in assembly.
 
-use super::{free_anyhow, malloc_anyhow, new_anyhow};
+use super::{free_slow, malloc_slow, new_slow};
 use core::ffi::c_void;
 
 macro_rules! allocating {
-    ($($(#[$doc:meta])* $name:ident or $anyhow:path;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident or $slow:path;)*) => {$(
         $(#[$doc])*
         #[unsafe(no_mangle)]
         pub extern "C" fn $name(size: usize) -> *mut c_void {
-            $anyhow(size)
+            $slow(size)
         }
     )*};
 }
@@ -22,20 +22,20 @@ macro_rules! freeing {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(address: *mut c_void $(, $size: usize)?) {
             // SAFETY: obligation 1.
-            unsafe { free_anyhow(address) };
+            unsafe { free_slow(address) };
         }
     )*};
 }
 
 allocating! {
     /// C23 7.24.3.6. A size of zero gives a block of its own.
-    malloc or malloc_anyhow;
+    malloc or malloc_slow;
     /// `operator new(size_t)`.
     #[allow(non_snake_case, reason = "mangled names")]
-    _Znwm or new_anyhow;
+    _Znwm or new_slow;
     /// `operator new[](size_t)`.
     #[allow(non_snake_case, reason = "mangled names")]
-    _Znam or new_anyhow;
+    _Znam or new_slow;
 }
 
 freeing! {

@@ -1,8 +1,8 @@
 //! Gate and slot step in one piece, for the System V calling convention.
 //!
 //! ```text
-//!   malloc   size ≤ NEAR_MAX ─► near classes ─► pop ─► mark off ─► ret           ▸ empty: malloc_anyhow
-//!   free     in the near span ─► page map ─► start? ─► mark on ─► push ─► ret    ▸ marked: free_anyhow
+//!   malloc   size ≤ NEAR_MAX ─► near classes ─► pop ─► mark off ─► ret           ▸ empty: malloc_slow
+//!   free     in the near span ─► page map ─► start? ─► mark on ─► push ─► ret    ▸ marked: free_slow
 //!                                                                                ▸ full: free_marked
 //!   far      the same with the gate, and the distance to the area loaded, where the near gate is shut
 //!   counted  from far, while a profile is taken: countdown ─► pop ─► mark off ─► ret   ▸ due: malloc_due
@@ -27,8 +27,7 @@
 //! `COUNTED_OFFSET`, subtract the size from the thread's countdown and go on as far does.
 
 use super::{
-    free_anyhow, free_marked, malloc_anyhow, malloc_due, malloc_missed, new_anyhow, new_due,
-    new_missed,
+    free_marked, free_slow, malloc_due, malloc_missed, malloc_slow, new_due, new_missed, new_slow,
 };
 use core::arch::naked_asm;
 use core::ffi::c_void;
@@ -55,10 +54,10 @@ const _: () = assert!(offset_of!(Store, heap) == 0, "the gate is first");
 
 /// What `malloc` does with the gate, the distance to the area loaded.
 macro_rules! malloc_far {
-    ($anyhow:path, $counted:path) => {
+    ($slow:path, $counted:path) => {
         naked_asm!(
             "cmp rdi, {size_max}",
-            "ja {anyhow}",
+            "ja {slow}",
             "mov r8, qword ptr [rip + {dense}]",
             "lea eax, [rdi + 15]",
             "shr eax, 4",
@@ -67,7 +66,7 @@ macro_rules! malloc_far {
             "test r8, r8",
             "jz {counted}",
             rseq_sequence!("r9", "r8"; rseq_pop!(
-                "r8 + {index}", "rcx", "rsi", "r10", "r9", "rax", "{anyhow}", ""
+                "r8 + {index}", "rcx", "rsi", "r10", "r9", "rax", "{slow}", ""
             )),
             "mov dword ptr [rax + {mark}], 0",
             "ret",
@@ -78,14 +77,14 @@ macro_rules! malloc_far {
             classes = const Gate::CLASSES_AT as isize - SLOTS_AT as isize,
             dense = sym POP_OFFSET,
             index = const MM_CID_BEHIND,
-            anyhow = sym $anyhow,
+            slow = sym $slow,
             counted = sym $counted,
         )
     };
 }
 
 macro_rules! counting {
-    ($($(#[$doc:meta])* $name:ident or $anyhow:path, $due:path, $missed:path;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident or $slow:path, $due:path, $missed:path;)*) => {$(
         $(#[$doc])*
         ///
         /// Reached from the far form alone, with the first index's slots in `rcx` and the cache in `rsi`.
@@ -95,7 +94,7 @@ macro_rules! counting {
             naked_asm!(
                 "mov r8, qword ptr [rip + {dense}]",
                 "test r8, r8",
-                "jz {anyhow}",
+                "jz {slow}",
                 "mov rax, qword ptr [rip + flagstone_countdown@GOTTPOFF]",
                 "sub qword ptr fs:[rax], rdi",
                 "jbe {due}",
@@ -107,7 +106,7 @@ macro_rules! counting {
                 mark = const MARK_AT,
                 dense = sym COUNTED_OFFSET,
                 index = const MM_CID_BEHIND,
-                anyhow = sym $anyhow,
+                slow = sym $slow,
                 due = sym $due,
                 missed = sym $missed,
             )
@@ -117,21 +116,21 @@ macro_rules! counting {
 
 counting! {
     /// `malloc` while a profile is taken.
-    malloc_counted or malloc_anyhow, malloc_due, malloc_missed;
+    malloc_counted or malloc_slow, malloc_due, malloc_missed;
     /// `operator new` while a profile is taken.
-    new_counted or new_anyhow, new_due, new_missed;
+    new_counted or new_slow, new_due, new_missed;
 }
 
 macro_rules! allocating {
     ($($(#[$doc:meta])* $name:ident in $section:literal or $far:ident in $far_section:literal
-       or $anyhow:path, $counted:path;)*) => {$(
+       or $slow:path, $counted:path;)*) => {$(
         $(#[$doc])*
         #[cfg(not(flagstone_near))]
         #[unsafe(link_section = $section)]
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         pub extern "C" fn $name(size: usize) -> *mut c_void {
-            malloc_far!($anyhow, $counted)
+            malloc_far!($slow, $counted)
         }
 
         $(#[$doc])*
@@ -152,7 +151,7 @@ macro_rules! allocating {
                 )),
                 "mov dword ptr [rax + {mark}], 0",
                 "ret",
-                "9: jmp {anyhow}",
+                "9: jmp {slow}",
                 // Larger sizes, and whatever comes while the near gate is shut.
                 "8: cmp rdi, {size_max}",
                 "ja 9b",
@@ -174,7 +173,7 @@ macro_rules! allocating {
                 cs = const CS_OFFSET,
                 index = const CS_OFFSET + MM_CID_BEHIND,
                 far = sym $far,
-                anyhow = sym $anyhow,
+                slow = sym $slow,
             )
         }
 
@@ -182,7 +181,7 @@ macro_rules! allocating {
         #[unsafe(link_section = $far_section)]
         #[unsafe(naked)]
         extern "C" fn $far(size: usize) -> *mut c_void {
-            malloc_far!($anyhow, $counted)
+            malloc_far!($slow, $counted)
         }
     )*};
 }
@@ -230,8 +229,8 @@ macro_rules! free_far {
             // First, so that the portable function, which has a push of its own, finds no mark.
             "mov r8, qword ptr [rip + {dense}]",
             "test r8, r8",
-            "jz {anyhow}",
-            admit_address!("{anyhow}", "{anyhow}"),
+            "jz {slow}",
+            admit_address!("{slow}", "{slow}"),
             rseq_sequence!("r9", "r8"; rseq_push!(
                 "r8 + {index}", "rdx", "rax", "r10", "r9", "rdi", "{full}", "", "rax", ""
             )),
@@ -245,7 +244,7 @@ macro_rules! free_far {
             strides = const Gate::STRIDES_AT as isize - SLOTS_AT as isize,
             dense = sym DENSE_OFFSET,
             index = const MM_CID_BEHIND,
-            anyhow = sym free_anyhow,
+            slow = sym free_slow,
             full = sym free_marked,
         )
     };
@@ -282,7 +281,7 @@ macro_rules! freeing {
                 "ret",
                 "7: jmp {full}",
                 "8: jmp {far}",
-                "9: jmp {anyhow}",
+                "9: jmp {slow}",
                 mark = const MARK_AT,
                 store = sym STORE,
                 slots = const SLOTS_AT,
@@ -293,7 +292,7 @@ macro_rules! freeing {
                 cs = const CS_OFFSET,
                 index = const CS_OFFSET + MM_CID_BEHIND,
                 far = sym free_far,
-                anyhow = sym free_anyhow,
+                slow = sym free_slow,
                 full = sym free_marked,
             )
         }
@@ -314,15 +313,15 @@ unsafe extern "C" fn free_far(address: *mut c_void) {
 allocating! {
     /// C23 7.24.3.6. A size of zero gives a block of its own.
     malloc in ".text.hot.flagstone_malloc"
-        or malloc_far in ".text.hot.flagstone_far_malloc" or malloc_anyhow, malloc_counted;
+        or malloc_far in ".text.hot.flagstone_far_malloc" or malloc_slow, malloc_counted;
     #[doc = "`operator new(size_t)`."]
     #[allow(non_snake_case, reason = "mangled names")]
     _Znwm in ".text.hot.flagstone_new"
-        or new_far in ".text.hot.flagstone_far_new" or new_anyhow, new_counted;
+        or new_far in ".text.hot.flagstone_far_new" or new_slow, new_counted;
     #[doc = "`operator new[](size_t)`."]
     #[allow(non_snake_case, reason = "mangled names")]
     _Znam in ".text.hot.flagstone_new_array"
-        or new_array_far in ".text.hot.flagstone_far_new" or new_anyhow, new_counted;
+        or new_array_far in ".text.hot.flagstone_far_new" or new_slow, new_counted;
 }
 
 freeing! {
