@@ -68,7 +68,7 @@ const CRATES: [(&str, &[&str], bool); 13] = [
     ("flagstone-import", &["flagstone-trace"], true),
     (
         "flagstone-record",
-        &["flagstone-trace", "libc", "zstd-sys"],
+        &["flagstone-linux", "flagstone-trace", "libc", "zstd-sys"],
         false,
     ),
     (

@@ -74,6 +74,7 @@ fn number_of(refusal: Refusal) -> c_int {
         Refusal::Unknown => libc::ENOENT,
         Refusal::ReadOnly => libc::EPERM,
         Refusal::Value => libc::EINVAL,
+        Refusal::NoMemory => libc::ENOMEM,
     }
 }
 

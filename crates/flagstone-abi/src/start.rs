@@ -9,7 +9,7 @@ use core::ffi::c_int;
 #[cfg(feature = "preload")]
 use core::ffi::c_void;
 use flagstone_linux::fork::Handler;
-use flagstone_process::{fork, profile, report};
+use flagstone_process::{env, fork, profile, report};
 
 /// Every registration of the process, under glibc's name for it: ours, then the others.
 #[cfg(feature = "preload")]
@@ -66,8 +66,11 @@ static CONSTRUCTOR: extern "C" fn() = {
     extern "C" fn construct() {
         begin();
         find_next();
-        report::begin(at_fork, crate::exit::register);
-        profile::begin(at_fork, crate::exit::register);
+        // One look through the environment: most programs start without a variable of ours.
+        if env::has_any() {
+            report::begin(at_fork, crate::exit::register);
+            profile::begin(at_fork, crate::exit::register);
+        }
     }
     construct
 };

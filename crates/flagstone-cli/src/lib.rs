@@ -5,7 +5,6 @@
 //!   api      commands as functions: words in, document out; for the Python package
 //!   args     arguments that several commands have
 //!   source   readers of what a kernel tells about itself
-//!   live     heaps of running processes, seen from outside
 //!   preload  the library the command carries, and where it lies on disk
 //!   html     the shell, style and chart library of reports in HTML
 //!   outfile  files that a long command writes at its end
@@ -22,7 +21,6 @@ mod args;
 pub mod cmd;
 pub mod exit;
 mod html;
-mod live;
 mod outfile;
 pub mod preload;
 mod progress;

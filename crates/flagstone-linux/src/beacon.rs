@@ -14,6 +14,7 @@
 //!    72  tables      address of what describes the pages
 //!    80  bell        address of the count of slow paths (`Ready::bell`)
 //!    88  control     its address
+//!    96  gauges      address of figures beside the heap's own
 //! ```
 //!
 //! State 1: slots by restartable sequences; 2: by one lock per CPU. Whoever changes this layout changes the
@@ -25,7 +26,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// What a beacon of any version begins with.
 pub const NAME: [u8; 15] = *b"\x7fflagstone-heap";
 /// What one of this layout begins with.
-pub const MAGIC: [u8; 16] = *b"\x7fflagstone-heap\x02";
+pub const MAGIC: [u8; 16] = *b"\x7fflagstone-heap\x03";
 
 /// See the file's head.
 #[repr(C, align(64))]
@@ -52,8 +53,10 @@ pub struct Beacon {
     pub bell: AtomicU64,
     /// Address of [`Control`].
     pub control: AtomicU64,
+    /// Address of [`Gauges`].
+    pub gauges: AtomicU64,
     /// Fills the line.
-    pub rest: [u64; 4],
+    pub rest: [u64; 3],
 }
 
 const _: () = assert!(size_of::<Beacon>() == 128, "two lines");
@@ -64,6 +67,49 @@ pub const LAYOUT: u64 = match u64::from_str_radix(flagstone_core::stats::LAYOUT,
     Err(_) => 0,
 };
 
+/// Figures of a process beside its heap's own, which a reader shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(usize)]
+pub enum Gauge {
+    /// Mean bytes between samples of the profile that is taken; 0 for none.
+    Profile,
+}
+
+/// Words for gauges.
+pub const GAUGES: usize = 16;
+
+/// The gauges of a process.
+#[repr(C, align(64))]
+pub struct Gauges([AtomicU64; GAUGES]);
+
+impl Gauges {
+    /// All zero.
+    #[must_use]
+    #[allow(clippy::new_without_default, reason = "only useful as a constant")]
+    pub const fn new() -> Self {
+        Self([const { AtomicU64::new(0) }; GAUGES])
+    }
+
+    /// A gauge's value.
+    #[inline]
+    #[must_use]
+    pub fn get(&self, gauge: Gauge) -> u64 {
+        self.0[gauge as usize].load(Ordering::Relaxed)
+    }
+
+    /// Sets a gauge.
+    #[inline]
+    pub fn set(&self, gauge: Gauge, value: u64) {
+        self.0[gauge as usize].store(value, Ordering::Relaxed);
+    }
+
+    /// Adds to a gauge.
+    #[inline]
+    pub fn add(&self, gauge: Gauge, value: u64) {
+        self.0[gauge as usize].fetch_add(value, Ordering::Relaxed);
+    }
+}
+
 /// What a process may be told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u64)]
@@ -73,6 +119,10 @@ pub enum Verb {
     /// Give memory back, but the value of bytes. Answers by how many bytes the resident size fell, and how
     /// many bytes of free pages the allocator counted.
     Trim = 2,
+    /// Take a heap profile with the value as mean bytes between samples, or none for 0. The name is eight bytes: the
+    /// moment of the monotonic clock after which none is taken ([`Request::until`]). Answers the mean that holds now,
+    /// where the tables are, and the mean that held before.
+    Profile = 3,
 }
 
 /// What came of it.
@@ -89,6 +139,8 @@ pub enum Done {
     Value = 4,
     /// The request was not whole.
     Torn = 5,
+    /// There is no memory for it.
+    NoMemory = 6,
 }
 
 impl Done {
@@ -101,6 +153,7 @@ impl Done {
             Self::ReadOnly,
             Self::Value,
             Self::Torn,
+            Self::NoMemory,
         ];
         all.into_iter().find(|done| *done as u64 == number)
     }
@@ -200,6 +253,13 @@ impl Request {
         &self.name[..self.len]
     }
 
+    /// The moment that a request for a profile ends at, in place of a name; 0 for none.
+    #[must_use]
+    pub fn until(&self) -> u64 {
+        let bytes = self.name().try_into();
+        bytes.map_or(0, u64::from_le_bytes)
+    }
+
     /// The words from [`REQUEST`] to [`REQUEST_SUM`].
     #[must_use]
     pub fn words(&self, generation: u64) -> [u64; REQUEST_SUM - REQUEST + 1] {
@@ -283,6 +343,13 @@ mod tests {
         let said: [u64; 6] =
             core::array::from_fn(|at| there.0[ANSWER + at].load(Ordering::Relaxed));
         assert_eq!(said, answer(99, Done::Well, [1, 2, 3]));
+    }
+
+    #[test]
+    fn a_request_for_a_profile_has_its_end_in_place_of_a_name() {
+        let request = Request::new(Verb::Profile, &77_u64.to_le_bytes(), 4096).unwrap();
+        assert_eq!((request.until(), request.value), (77, 4096));
+        assert_eq!(Request::new(Verb::Profile, b"", 0).unwrap().until(), 0);
     }
 
     #[test]

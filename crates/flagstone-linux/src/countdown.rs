@@ -6,58 +6,23 @@
 //!   allocation of s bytes:  n > s: n - s      n ≤ s: due, and drawn anew
 //! ```
 //!
-//! Found as [`crate::held`] finds its word. The fast path in assembly subtracts by one instruction
+//! Found as [`crate::tls`] says. The fast path in assembly subtracts by one instruction
 //! (`flagstone_abi::hot`), so that a signal handler on top of it counts as well; the functions here may
 //! lose what a handler counted between their load and their store.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-core::arch::global_asm!(
-    ".pushsection .tbss.flagstone_countdown,\"awT\",@nobits",
-    ".balign 8",
-    ".globl flagstone_countdown",
-    ".hidden flagstone_countdown",
-    ".type flagstone_countdown, @object",
-    ".size flagstone_countdown, 8",
-    "flagstone_countdown:",
-    ".zero 8",
-    ".popsection",
-);
-
-/// The calling thread's word.
-#[cfg(target_arch = "x86_64")]
-#[inline]
-fn word() -> &'static AtomicU64 {
-    let word: *const AtomicU64;
-    // SAFETY: as in `held::word`: eight zeroed bytes of the thread's static block.
-    unsafe {
-        core::arch::asm!(
-            "mov {word}, qword ptr [rip + flagstone_countdown@GOTTPOFF]",
-            "add {word}, qword ptr fs:[0]",
-            word = out(reg) word,
-            options(nostack, pure, readonly));
-        &*word
-    }
+crate::thread_storage! {
+    /// Where the calling thread's word is.
+    fn place: AtomicU64 = "flagstone_countdown", 8
 }
 
 /// The calling thread's word.
-#[cfg(target_arch = "aarch64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 #[inline]
 fn word() -> &'static AtomicU64 {
-    let word: *const AtomicU64;
-    // SAFETY: as in `held::word`: eight zeroed bytes of the thread's static block.
-    unsafe {
-        core::arch::asm!(
-            "adrp {word}, :gottprel:flagstone_countdown",
-            "ldr {word}, [{word}, :gottprel_lo12:flagstone_countdown]",
-            "mrs {base}, tpidr_el0",
-            "add {word}, {word}, {base}",
-            word = out(reg) word,
-            base = out(reg) _,
-            options(nostack, pure, readonly));
-        &*word
-    }
+    // SAFETY: eight zeroed bytes that live as long as the thread; nobody hands the reference to another one.
+    unsafe { &*place() }
 }
 
 /// One word for all threads, on other machines: samples are as many, and come from whoever is there.

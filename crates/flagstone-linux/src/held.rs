@@ -1,62 +1,19 @@
 //! A thread's word of the locks it holds (`flagstone_core::platform::Held`): thread-local storage that a
-//! signal handler can reach at any time.
-//!
-//! The word is in the thread's static block, at a distance from the thread pointer that the loader wrote
-//! down (initial-exec): to find it allocates nothing and calls nobody, as the usual model of shared
-//! objects may at a thread's first use. Stable Rust names no model, so assembly names it.
+//! signal handler can reach at any time ([`crate::tls`]).
 
 use flagstone_core::platform::{Held, LockKind};
 
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-core::arch::global_asm!(
-    ".pushsection .tbss.flagstone_held,\"awT\",@nobits",
-    ".balign 8",
-    ".globl flagstone_held",
-    ".hidden flagstone_held",
-    ".type flagstone_held, @object",
-    ".size flagstone_held, 8",
-    "flagstone_held:",
-    ".zero 8",
-    ".popsection",
-);
-
-/// The calling thread's word.
-#[cfg(target_arch = "x86_64")]
-#[inline]
-pub(crate) fn word() -> &'static Held {
-    let word: *const Held;
-    // SAFETY: the first word at the thread pointer is its own address (x86-64 ELF TLS), and the loader
-    // wrote the distance of the thread's `flagstone_held`, eight zeroed bytes, into the table that is
-    // read. They live as long as the thread; nobody hands the reference to another one.
-    unsafe {
-        core::arch::asm!(
-            "mov {word}, qword ptr [rip + flagstone_held@GOTTPOFF]",
-            "add {word}, qword ptr fs:[0]",
-            word = out(reg) word,
-            options(nostack, pure, readonly));
-        &*word
-    }
+crate::thread_storage! {
+    /// Where the calling thread's word is.
+    fn place: Held = "flagstone_held", 8
 }
 
 /// The calling thread's word.
-#[cfg(target_arch = "aarch64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 #[inline]
 pub(crate) fn word() -> &'static Held {
-    let word: *const Held;
-    // SAFETY: the loader wrote the distance of the thread's `flagstone_held`, eight zeroed bytes, from
-    // the thread pointer into the table that is read. They live as long as the thread; nobody hands the
-    // reference to another one.
-    unsafe {
-        core::arch::asm!(
-            "adrp {word}, :gottprel:flagstone_held",
-            "ldr {word}, [{word}, :gottprel_lo12:flagstone_held]",
-            "mrs {base}, tpidr_el0",
-            "add {word}, {word}, {base}",
-            word = out(reg) word,
-            base = out(reg) _,
-            options(nostack, pure, readonly));
-        &*word
-    }
+    // SAFETY: eight zeroed bytes that live as long as the thread; nobody hands the reference to another one.
+    unsafe { &*place() }
 }
 
 /// The words of other machines, found by a thread's token. Threads that share one may find each other's

@@ -12,10 +12,12 @@
 //!   ├ membarrier  the fence that aborts critical sections on other CPUs
 //!   ├ thread      token and waiting
 //!   ├ clock · entropy · report · fork
+//!   ├ tls         thread-local storage for handlers, as a macro
 //!   ├ held        what the calling thread holds of the core's locks, as one word
 //!   ├ countdown   bytes to the calling thread's next sample, as one word
 //!   ├ observe · hook                  functions of the face: who looks at the heap, who is told
 //!   ├ beacon      what the command reads and writes in a running process
+//!   ├ knobs       the names of knobs, for the face and the command
 //!   ├ process · residency · outside   what the kernel says about this process
 //!   └ sys · text  system calls without errno, files read on the stack
 //! ```
@@ -38,6 +40,7 @@ pub mod filter;
 pub mod fork;
 pub mod held;
 mod hook;
+pub mod knobs;
 pub mod limits;
 pub mod membarrier;
 mod memory;
@@ -53,6 +56,7 @@ pub mod strangers;
 pub mod sys;
 mod text;
 mod thread;
+mod tls;
 mod world;
 
 pub use memory::name_mapping;

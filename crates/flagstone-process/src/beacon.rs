@@ -8,7 +8,7 @@ use crate::init::{Linux, STORE};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use flagstone_core::heap::Ready;
 use flagstone_core::platform::Platform;
-use flagstone_linux::beacon::{Beacon, LAYOUT, MAGIC};
+use flagstone_linux::beacon::{Beacon, Gauges, LAYOUT, MAGIC};
 use flagstone_linux::slots;
 
 const fn version() -> [u8; 16] {
@@ -37,8 +37,12 @@ static BEACON: Beacon = Beacon {
     tables: AtomicU64::new(0),
     bell: AtomicU64::new(0),
     control: AtomicU64::new(0),
-    rest: [0; 4],
+    gauges: AtomicU64::new(0),
+    rest: [0; 3],
 };
+
+/// This process's figures beside those of the heap.
+pub(crate) static GAUGES: Gauges = Gauges::new();
 
 /// Says that the heap is built. A function of its own: what builds the heap fills its part of the library
 /// (layout.ld) to the last bytes.
@@ -53,6 +57,7 @@ pub(crate) fn light(ready: &Ready<Linux>) {
     store(&BEACON.tables, pages.control_part().0.addr().get());
     store(&BEACON.bell, core::ptr::from_ref(ready.bell()).addr());
     store(&BEACON.control, (&raw const CONTROL).addr());
+    store(&BEACON.gauges, (&raw const GAUGES).addr());
     let state = if slots::fast() { 1 } else { 2 };
     BEACON.state.store(state, Ordering::Release);
 }

@@ -10,7 +10,7 @@
 //! that is not whole is refused, and so is one that finds another in the middle.
 
 use crate::knobs::{self, Refusal};
-use crate::{Linux, blocks};
+use crate::{Linux, blocks, profile};
 use core::sync::atomic::{AtomicBool, Ordering};
 use flagstone_core::platform::{LockKind, Platform};
 use flagstone_linux::beacon::{Control, Done, Request, Verb};
@@ -69,6 +69,12 @@ fn act(request: &Request) -> (Done, [u64; 3]) {
             .map(|(before, after)| before.saturating_sub(after));
         return (Done::Well, [fell.unwrap_or(counted), counted, 0]);
     }
+    if request.verb == Verb::Profile as u64 {
+        return match profile::ask(request.value, request.until()) {
+            Ok(asked) => (Done::Well, [asked.mean, asked.area, asked.before]),
+            Err(profile::NoTables) => (Done::NoMemory, [0; 3]),
+        };
+    }
     if request.verb != Verb::Set as u64 {
         return (Done::Unknown, [0; 3]);
     }
@@ -77,6 +83,7 @@ fn act(request: &Request) -> (Done, [u64; 3]) {
         Err(Refusal::Unknown) => Done::Unknown,
         Err(Refusal::ReadOnly) => Done::ReadOnly,
         Err(Refusal::Value) => Done::Value,
+        Err(Refusal::NoMemory) => Done::NoMemory,
     };
     (done, [knobs::get(request.name()).unwrap_or(0), 0, 0])
 }

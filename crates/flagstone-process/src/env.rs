@@ -83,11 +83,17 @@ fn run_value(name: &[u8]) -> Option<&'static [u8]> {
     found.filter(|_| !privileged())
 }
 
-/// The policy the environment asks for.
-pub fn policy() -> Policy {
+/// Whether the environment has a variable of ours.
+#[inline]
+pub fn has_any() -> bool {
     let mut any = false;
     each_text(|_| any = true);
-    if any && !privileged() {
+    any
+}
+
+/// The policy the environment asks for.
+pub fn policy() -> Policy {
+    if has_any() && !privileged() {
         asked_policy()
     } else {
         Policy::default()

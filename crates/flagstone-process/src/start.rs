@@ -3,7 +3,7 @@
 //! A library that is put before the C library begins otherwise: it stands between the program and
 //! the C library's registrations (`flagstone_abi`).
 
-use crate::{fork, profile, report};
+use crate::{env, fork, profile, report};
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -39,6 +39,8 @@ fn at_fork(prepare: Handler, parent: Handler, child: Handler) -> c_int {
 /// For a program's constructor: handlers around `fork`, and a report if one is asked for.
 pub extern "C" fn begin_in_program() {
     fork::register(at_fork);
-    report::begin(at_fork, at_exit);
-    profile::begin(at_fork, at_exit);
+    if env::has_any() {
+        report::begin(at_fork, at_exit);
+        profile::begin(at_fork, at_exit);
+    }
 }

@@ -1,12 +1,12 @@
 //! `flagstone check`: is the allocator really in use, and if not, why.
 //!
-//! A running process is looked at from outside ([`crate::live`]); a command is run to its end with the
+//! A running process is looked at from outside ([`crate::watch::target`]); a command is run to its end with the
 //! library preloaded, and has been served if it left a report.
 
 use super::run::program::{self, Refusal};
 use crate::exit::{Failure, Outcome};
-use crate::live::{Heap, Process, Slots};
 use crate::preload;
+use crate::watch::target::{self, Heap, Region};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::fs;
@@ -83,14 +83,41 @@ fn finding(pid: Option<u32>, verdict: Result<String, String>, notes: Vec<String>
     }
 }
 
+/// A running process, and what it has mapped.
+struct Process {
+    pid: u32,
+    regions: Vec<Region>,
+}
+
+impl Process {
+    /// Names of mapped files.
+    fn files(&self) -> impl Iterator<Item = &str> {
+        self.regions.iter().map(Region::file_name)
+    }
+
+    /// The library under its own name.
+    fn library(&self) -> Option<&str> {
+        let names = ["libflagstone.so", "libflagstone-kernels.so"];
+        let is_it = |region: &&Region| {
+            names
+                .iter()
+                .any(|name| region.file_name().starts_with(name))
+        };
+        self.regions.iter().find(is_it).map(|region| &*region.name)
+    }
+}
+
 fn of_process(pid: u32) -> Result<Finding, String> {
-    let process = Process::open(pid)?;
-    let heaps = process.heaps()?;
+    let (regions, heaps) = target::heaps(pid)?;
+    let process = Process { pid, regions };
     let others = other_allocators(&process);
-    let built = heaps.iter().filter(|heap| heap.slots.is_some());
+    let built = heaps.iter().filter(|heap| heap.state != 0);
     let built: Vec<&Heap> = built.collect();
     let mut notes = Vec::new();
-    let verdict = match (built.first(), heaps.first()) {
+    // A library whose data nobody has written to yet has no beacon that can be told from its file.
+    let library = process.library();
+    let loaded = heaps.first().map(|heap| heap.file.as_str()).or(library);
+    let verdict = match (built.first(), loaded) {
         (Some(heap), _) => {
             notes.extend(others.iter().map(|name| {
                 format!("{name} is loaded too: what is called by its own names does not come here")
@@ -103,15 +130,11 @@ fn of_process(pid: u32) -> Result<Finding, String> {
             notes.extend(why_locks(&process, heap));
             Ok(format!("flagstone {} from {}", heap.version, heap.file))
         }
-        (None, Some(heap)) => Err(match others.first() {
-            Some(name) => format!(
-                "{} is loaded, but {name} comes before it and takes every call",
-                heap.file
-            ),
-            None => format!(
-                "{} is loaded, but nothing has been allocated from it yet",
-                heap.file
-            ),
+        (None, Some(file)) => Err(match others.first() {
+            Some(name) => {
+                format!("{file} is loaded, but {name} comes before it and takes every call")
+            }
+            None => format!("{file} is loaded, but nothing has been allocated from it yet"),
         }),
         (None, None) => Err(why_absent(&process, &others)),
     };
@@ -132,8 +155,8 @@ fn other_allocators(process: &Process) -> Vec<String> {
         "libhardened_malloc",
         "libasan",
     ];
-    let files = process.mappings.iter().map(|mapping| mapping.file_name());
-    let mut found: Vec<String> = files
+    let mut found: Vec<String> = process
+        .files()
         .filter(|file| NAMES.iter().any(|name| file.starts_with(name)))
         .map(String::from)
         .collect();
@@ -142,22 +165,17 @@ fn other_allocators(process: &Process) -> Vec<String> {
 }
 
 fn has(process: &Process, start: &str) -> bool {
-    let mut files = process.mappings.iter().map(|mapping| mapping.file_name());
-    files.any(|file| file.starts_with(start))
+    process.files().any(|file| file.starts_with(start))
 }
 
 /// Why slots are reached by locks, if they are.
 fn why_locks(process: &Process, heap: &Heap) -> Option<String> {
-    let why = match heap.slots {
-        Some(Slots::Locks) if has(process, "ld-musl") => "musl registers no restartable sequences",
-        Some(Slots::Locks)
-            if variable(process.pid, "GLIBC_TUNABLES").is_some_and(|v| v.contains("rseq=0")) =>
-        {
+    let why = match heap.state {
+        2 if has(process, "ld-musl") => "musl registers no restartable sequences",
+        2 if variable(process.pid, "GLIBC_TUNABLES").is_some_and(|v| v.contains("rseq=0")) => {
             "GLIBC_TUNABLES switches restartable sequences off (glibc.pthread.rseq=0)"
         }
-        Some(Slots::Locks) => {
-            "the C library registered no restartable sequences (glibc 2.35 and Linux 4.18 do)"
-        }
+        2 => "the C library registered no restartable sequences (glibc 2.35 and Linux 4.18 do)",
         _ => return None,
     };
     Some(format!("one lock per CPU, slower than usual: {why}"))

@@ -7,6 +7,8 @@ use flagstone_core::heap::Ready;
 use flagstone_core::page::{PagesetSnapshot, ZoneSnapshot};
 use flagstone_core::platform::Platform;
 use flagstone_core::stats::{CacheFigures, Ledger, Survey};
+use flagstone_linux::beacon::{GAUGES, Gauge};
+use flagstone_linux::knobs::{OF_CACHE, OF_HEAP, of_cache};
 use std::collections::BTreeMap;
 
 /// The caches that have slabs, largest first.
@@ -130,32 +132,30 @@ fn pageset(node: NodeId, cpu: CpuId, found: &PagesetSnapshot) -> Pageset {
     }
 }
 
-/// Every knob that can be read, under the names that `flagstone_process::knobs` has.
-pub fn knobs(ready: &Ready<Copied>) -> BTreeMap<String, u64> {
+/// Every knob that can be read, by the table that the process itself reads (`flagstone_linux::knobs`).
+pub fn knobs(ready: &Ready<Copied>, gauges: &[u64; GAUGES]) -> BTreeMap<String, u64> {
     let slabs = ready.slabs();
-    let mut knobs = BTreeMap::from([
-        ("cpus".to_owned(), u64::from(Copied::cpu_count())),
-        ("caches".to_owned(), slabs.live_caches().count() as u64),
-        ("page_size".to_owned(), Copied::page_size().bytes() as u64),
-        ("rseq".to_owned(), u64::from(Copied::fast_slots())),
-    ]);
+    let of_heap = |name: &str| match name {
+        "cpus" => Some(u64::from(Copied::cpu_count())),
+        "caches" => Some(slabs.live_caches().count() as u64),
+        "page_size" => Some(Copied::page_size().bytes() as u64),
+        "rseq" => Some(u64::from(Copied::fast_slots())),
+        "profile" => Some(gauges[Gauge::Profile as usize]),
+        _ => None,
+    };
+    let named = OF_HEAP.iter().map(|knob| knob.name);
+    let mut knobs: BTreeMap<String, u64> = named
+        .filter_map(|name| Some((name.to_owned(), of_heap(name)?)))
+        .collect();
     for cache in slabs.live_caches() {
-        let geometry = cache.geometry();
-        let mut put = |knob: &str, value: u64| {
-            // Of caches that share a name the first is meant.
-            knobs
-                .entry(format!("cache.{}.{knob}", cache.name()))
-                .or_insert(value);
-        };
-        put("object_size", cache.object_size() as u64);
-        put("size", geometry.size() as u64);
-        put("align", cache.align() as u64);
-        if let Some(order) = geometry.order() {
-            put("order", u64::from(order.get()));
+        for knob in &OF_CACHE {
+            if let Some(value) = of_cache(cache, knob.name.as_bytes()) {
+                // Of caches that share a name the first is meant.
+                knobs
+                    .entry(format!("cache.{}.{}", cache.name(), knob.name))
+                    .or_insert(value);
+            }
         }
-        put("objs_per_slab", u64::from(geometry.objects()));
-        put("sheaf_capacity", u64::from(cache.sheaf_capacity()));
-        put("min_partial", u64::from(cache.min_partial()));
     }
     knobs
 }

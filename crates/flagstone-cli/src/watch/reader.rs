@@ -151,7 +151,7 @@ fn figures_of(target: &Target, ready: &Ready<Copied>, resident: &mut Resident) -
         released_bytes: survey.ledger.released,
         untouched_bytes: survey.ledger.untouched,
         pages: figures::pages(ready),
-        knobs: figures::knobs(ready),
+        knobs: figures::knobs(ready, &target.gauges()),
     }
 }
 

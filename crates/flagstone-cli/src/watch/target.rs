@@ -4,7 +4,7 @@
 //! written to since, which `pagemap` tells. So a library under another name, deleted, in another container, or
 //! linked into the program is found alike, and no page is touched that the process has not.
 
-use flagstone_linux::beacon::{LAYOUT, MAGIC, NAME};
+use flagstone_linux::beacon::{GAUGES, LAYOUT, MAGIC, NAME};
 use flagstone_linux::process::{Access, Mapping, Place};
 use std::fs::{self, File};
 use std::io;
@@ -37,6 +37,7 @@ pub struct Beacon {
     pub tables: u64,
     pub bell: u64,
     pub control: u64,
+    pub gauges: u64,
 }
 
 impl Beacon {
@@ -64,6 +65,7 @@ impl Beacon {
             tables: word(72),
             bell: word(80),
             control: word(88),
+            gauges: word(96),
         };
         let ordered = beacon.tables <= beacon.span && beacon.span_bytes < 1 << 56;
         (state <= 2 && ordered).then_some(Ok(beacon))
@@ -79,17 +81,26 @@ pub struct Region {
     pub own: bool,
     /// Whether its pages are taken from huge pages set aside, which no resident size counts.
     pub set_aside: bool,
+    /// The file's path, or a name in brackets; empty for anonymous memory.
+    pub name: String,
 }
 
 impl Region {
     fn of(line: &str) -> Option<Self> {
         let mapping = Mapping::of(line.as_bytes())?;
         let rights = line.split(' ').nth(1)?;
+        let name = line.splitn(6, ' ').nth(5).unwrap_or("").trim_start();
         Some(Self {
             mapping,
             own: rights.starts_with("rw") && rights.ends_with('p'),
             set_aside: line.contains("/anon_hugepage") || line.contains("hugetlb"),
+            name: name.to_owned(),
         })
+    }
+
+    /// The file's name without its folders.
+    pub fn file_name(&self) -> &str {
+        self.name.rsplit('/').next().unwrap_or(&self.name)
     }
 }
 
@@ -134,28 +145,33 @@ impl Target {
     /// One line: it is gone, another user's, has no heap of ours, or one of another version.
     pub fn find(pid: u32) -> Result<Self, Refusal> {
         let line = |error: &io::Error| Refusal::Hidden(refused(pid, error));
-        let maps = fs::read(format!("/proc/{pid}/maps")).map_err(|error| line(&error))?;
-        let maps = String::from_utf8_lossy(&maps);
-        let regions: Vec<Region> = maps.lines().filter_map(Region::of).collect();
-        let program = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-        let program = program.trim_end().to_owned();
-        if regions.is_empty() {
-            let why = "has no memory of its own (it has ended, or is the kernel's)";
-            return Err(Refusal::NoHeap(format!("process {pid} {why}")));
+        let Looked {
+            program,
+            regions,
+            memory,
+            pagemap,
+        } = Looked::at(pid)?;
+        let mut ours = None;
+        let mut other = None;
+        let mut damaged = false;
+        for (_, found) in search(&memory, &pagemap, &regions).map_err(|error| line(&error))? {
+            match found {
+                // No heap yet: another copy of the library may have one.
+                Found::Ours(beacon) if beacon.state == 0 => {}
+                Found::Ours(beacon) => ours = ours.or(Some(beacon)),
+                Found::Other(version) => other = Some(version),
+                Found::Damaged => damaged = true,
+            }
         }
-        let open = |name: &str| File::open(format!("/proc/{pid}/{name}"));
-        let memory = open("mem").map_err(|error| line(&error))?;
-        let pagemap = open("pagemap").map_err(|error| line(&error))?;
-        let beacon = search(&memory, &pagemap, &regions).map_err(|error| line(&error))?;
-        let beacon = match beacon {
-            Found::Ours(beacon) => beacon,
-            Found::Other(version) => return Err(Refusal::Line(another(pid, &version))),
-            Found::Damaged => {
+        let beacon = match (ours, other) {
+            (Some(beacon), _) => beacon,
+            (None, Some(version)) => return Err(Refusal::Line(another(pid, &version))),
+            (None, None) if damaged => {
                 return Err(Refusal::Line(format!(
                     "process {pid}: its beacon is damaged: the program wrote over it; nothing is read"
                 )));
             }
-            Found::None => {
+            (None, None) => {
                 return Err(Refusal::NoHeap(format!(
                     "process {pid} ({program}) has no heap of Flagstone; `flagstone check {pid}` says why"
                 )));
@@ -172,6 +188,21 @@ impl Target {
             memory,
             pagemap,
         })
+    }
+
+    /// The process's figures beside its heap's own; zeroes where they cannot be read.
+    pub fn gauges(&self) -> [u64; GAUGES] {
+        let mut bytes = [0; GAUGES * 8];
+        let read = self
+            .owns(self.beacon.gauges, bytes.len())
+            .then(|| self.memory.read_exact_at(&mut bytes, self.beacon.gauges));
+        match read {
+            Some(Ok(())) => {
+                let (words, _) = bytes.as_chunks::<8>();
+                std::array::from_fn(|at| u64::from_ne_bytes(words[at]))
+            }
+            _ => [0; GAUGES],
+        }
     }
 
     /// Resident bytes as the kernel counts them.
@@ -215,18 +246,92 @@ pub fn page_bytes() -> usize {
     usize::try_from(bytes).unwrap_or(4096)
 }
 
+/// A process's files that are looked at.
+struct Looked {
+    program: String,
+    regions: Vec<Region>,
+    memory: File,
+    pagemap: File,
+}
+
+impl Looked {
+    fn at(pid: u32) -> Result<Self, Refusal> {
+        let line = |error: &io::Error| Refusal::Hidden(refused(pid, error));
+        let maps = fs::read(format!("/proc/{pid}/maps")).map_err(|error| line(&error))?;
+        let maps = String::from_utf8_lossy(&maps);
+        let regions: Vec<Region> = maps.lines().filter_map(Region::of).collect();
+        let program = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        if regions.is_empty() {
+            let why = "has no memory of its own (it has ended, or is the kernel's)";
+            return Err(Refusal::NoHeap(format!("process {pid} {why}")));
+        }
+        let open = |name: &str| File::open(format!("/proc/{pid}/{name}"));
+        Ok(Self {
+            program: program.trim_end().to_owned(),
+            regions,
+            memory: open("mem").map_err(|error| line(&error))?,
+            pagemap: open("pagemap").map_err(|error| line(&error))?,
+        })
+    }
+}
+
+/// A heap in a process, of any version and built or not.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Heap {
+    /// The file it came from.
+    pub file: String,
+    /// The version of Flagstone in it.
+    pub version: String,
+    /// 0 no heap yet, 1 restartable sequences, 2 locks.
+    pub state: u32,
+}
+
+/// What process `pid` has mapped, and the heaps in it: one, as a rule.
+///
+/// # Errors
+/// One line: it is gone, another user's, or its beacon is damaged.
+pub fn heaps(pid: u32) -> Result<(Vec<Region>, Vec<Heap>), String> {
+    let looked = Looked::at(pid).map_err(Refusal::line)?;
+    let found = search(&looked.memory, &looked.pagemap, &looked.regions)
+        .map_err(|error| refused(pid, &error))?;
+    let mut heaps = Vec::new();
+    for (file, found) in found {
+        let file = file.to_owned();
+        heaps.push(match found {
+            Found::Ours(beacon) => Heap {
+                file,
+                version: beacon.version,
+                state: beacon.state,
+            },
+            // All versions say the state in the same place: not read here.
+            Found::Other(version) => Heap {
+                file,
+                version,
+                state: 1,
+            },
+            Found::Damaged => {
+                return Err(format!("process {pid}: the beacon in {file} is damaged"));
+            }
+        });
+    }
+    Ok((looked.regions, heaps))
+}
+
 enum Found {
     Ours(Beacon),
     /// With its version.
     Other(String),
     Damaged,
-    None,
 }
 
-/// The beacon in the pages that came from a file and were written to since.
-fn search(memory: &File, pagemap: &File, regions: &[Region]) -> io::Result<Found> {
+/// The beacons in the pages that came from a file and were written to since, each with its file.
+fn search<'r>(
+    memory: &File,
+    pagemap: &File,
+    regions: &'r [Region],
+) -> io::Result<Vec<(&'r str, Found)>> {
     let page = page_bytes();
-    let mut found = Found::None;
+    let mut all = Vec::new();
     let data = regions.iter().filter(|region| {
         let short = region.mapping.end - region.mapping.start <= DATA_BYTES_MAX;
         region.own && short && matches!(region.mapping.place, Place::File(_))
@@ -243,18 +348,12 @@ fn search(memory: &File, pagemap: &File, regions: &[Region]) -> io::Result<Found
             }
             let address = (start + at * page) as u64;
             // What was unmapped meanwhile holds no beacon of a heap in use.
-            if memory.read_exact_at(&mut bytes, address).is_err() {
-                continue;
-            }
-            match in_page(&bytes) {
-                Some(Found::Ours(beacon)) if beacon.state != 0 => return Ok(Found::Ours(beacon)),
-                // No heap yet: another copy of the library may have one.
-                Some(Found::Ours(_)) | None => {}
-                Some(other) => found = other,
+            if memory.read_exact_at(&mut bytes, address).is_ok() {
+                all.extend(in_page(&bytes).map(|found| (&*region.name, found)));
             }
         }
     }
-    Ok(found)
+    Ok(all)
 }
 
 fn in_page(bytes: &[u8]) -> Option<Found> {

@@ -60,7 +60,7 @@ fn a_knob_that_is_not_there_is_asked_for_and_a_bad_value_says_why() {
     let pid = busy.pid.as_str();
     refused(
         &["get", pid, "cpu"],
-        &["did you mean 'cpus'?", "min_partial (set)"],
+        &["did you mean 'cpus'?", "min_partial (set: 0 to 65536)"],
     );
     refused(
         &["set", pid, "cache.malloc-64.min_parial=1"],
@@ -80,6 +80,37 @@ fn a_knob_that_is_not_there_is_asked_for_and_a_bad_value_says_why() {
     );
     refused(&["set", pid, "cpus"], &["expected KNOB=VALUE"]);
     refused(&["trim", pid, "--keep", "much"], &["--keep much"]);
+}
+
+#[test]
+fn a_profile_is_a_knob_like_any_other_and_a_renamed_library_is_found_for_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compiled(folder.path(), BUSY);
+    let library = folder.path().join("renamed.so");
+    std::fs::copy(crate::ours::library(), &library).unwrap();
+    let mut command = Command::new(program);
+    command.env("LD_PRELOAD", &library);
+    let busy = Running::start(&mut command);
+    let pid = busy.pid.as_str();
+    let is = |value: &str| ask(&["get", pid, "profile"]).1.trim() == value;
+    assert!(is("0"));
+    let (code, out, err) = ask(&["set", "--wait", "60", pid, "profile=64K"]);
+    assert_eq!(code, Some(0), "{out}{err}");
+    assert!(is("65536"));
+    let (code, out, err) = ask(&["profile", pid, "--for", "200ms"]);
+    assert_eq!(code, Some(0), "{err}");
+    assert!(out.contains("was on already"), "{out}");
+    assert_eq!(ask(&["set", "--wait", "60", pid, "profile=off"]).0, Some(0));
+    assert!(is("0"));
+    let (code, out, err) = ask(&["profile", pid, "--for", "200ms", "--interval", "64K"]);
+    assert_eq!(code, Some(0), "{err}");
+    assert!(out.contains("samples of 64.0 KiB"), "{out}");
+    until(|| is("0"));
+    refused(
+        &["set", pid, "profile=1"],
+        &["out of its range (off, or 4K"],
+    );
+    refused(&["set", pid, "profile=much"], &["must be off, or 4K"]);
 }
 
 #[test]

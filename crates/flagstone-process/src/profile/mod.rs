@@ -38,7 +38,7 @@ use flagstone_core::heap::{Heap, MIN_ALIGN, TABLE_MAX};
 use flagstone_core::platform::Platform;
 use flagstone_linux::countdown;
 
-pub use switch::{MEAN_MAX, MEAN_MIN, follow, forked, is_asked};
+pub use switch::{Asked, MEAN_MAX, MEAN_MIN, NoTables, ask, current, follow, forked, is_asked};
 pub use write::{before_filter, begin, finish};
 
 /// A block while a profile is asked for, or was once taken: counted here.

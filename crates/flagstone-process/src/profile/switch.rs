@@ -1,26 +1,25 @@
 //! The switch: on from the start, or turned from outside while the process runs.
 //!
 //! ```text
-//!    0  magic       16 bytes, also in the file the heap came from: so the switch is found, as the beacon is
-//!   16  wanted      mean bytes between samples; 0: no profile. Another process may write it
-//!   24  now         what holds; the next slow path of any thread makes it what is wanted
-//!   32  area        address of the tables, from when a profile first began
-//!   40  semaphores  of the probes `otel_memory:alloc` and `free`: a tracer counts itself in
-//!   44  refused     1: no memory for the tables
-//!   48  until       nanoseconds of the monotonic clock after which no profile is wanted; 0: no end
+//!   wanted      mean bytes between samples; 0: no profile
+//!   until       nanoseconds of the monotonic clock after which none is wanted; 0: no end
+//!   now         what holds; the next slow path of any thread makes it what is wanted
+//!   area        whether a profile ever began: address of the tables
+//!   semaphores  of the probes `otel_memory:alloc` and `free`: a tracer counts itself in
 //! ```
 //!
-//! The end is for whoever turns the switch from outside and may be killed before turning it back.
-//!
-//! A process that makes no call of malloc or free, or none that takes a slow path, follows when it does.
+//! The command asks by control words (`crate::control`), C programs by a knob. The end is for a command that
+//! may be killed before it turns the switch back. A process that takes no slow path follows when it does.
 
 use super::{area, live, marks, sample, stacks};
+use crate::beacon::GAUGES;
 use crate::init::static_heap;
 use core::sync::atomic::{
-    AtomicBool, AtomicU16, AtomicU32, AtomicU64,
+    AtomicBool, AtomicU16, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
 use flagstone_core::platform::Platform;
+use flagstone_linux::beacon::Gauge;
 use flagstone_linux::{clock, filter, slots};
 
 /// Mean bytes between samples where nobody says another number. Half of it costs twice as much, and a heap of 100 MiB
@@ -34,29 +33,27 @@ pub const MEAN_MAX: u64 = 1 << 40;
 /// See the file's head.
 #[repr(C, align(64))]
 pub struct Switch {
-    magic: [u8; 16],
     wanted: AtomicU64,
     now: AtomicU64,
     area: AtomicU64,
-    semaphores: [AtomicU16; 2],
-    refused: AtomicU32,
     until: AtomicU64,
+    semaphores: [AtomicU16; 2],
+    /// There was no memory for the tables.
+    refused: AtomicBool,
 }
 
 const _: () = assert!(size_of::<Switch>() == 64, "a line");
 
-/// This process's. Not zero from the start, so that it lies in the file. Beside the
-/// beacon, whose page is written to at the start: every slow path looks here, and must not make another page resident.
+/// This process's. In the file, since tracers find their semaphores there. Beside the beacon, whose page is written to at the start: every slow path looks here, and must not make another page resident.
 #[used]
 #[unsafe(link_section = ".data.flagstone_seen")]
 pub static SWITCH: Switch = Switch {
-    magic: *b"\x7fflagstone-prof\x01",
     wanted: AtomicU64::new(0),
     now: AtomicU64::new(0),
     area: AtomicU64::new(0),
-    semaphores: [const { AtomicU16::new(0) }; 2],
-    refused: AtomicU32::new(0),
     until: AtomicU64::new(0),
+    semaphores: [const { AtomicU16::new(0) }; 2],
+    refused: AtomicBool::new(false),
 };
 
 /// Where the probes' semaphores are in [`SWITCH`].
@@ -108,10 +105,45 @@ fn wish() -> u64 {
     }
 }
 
-/// Asks for a profile with this mean.
-pub fn ask(mean: u64) {
-    SWITCH.wanted.store(mean, Relaxed);
-    follow();
+/// There is no memory for the tables of a profile.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NoTables;
+
+/// What a request for a profile came to.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    /// The mean that holds now; 0 while no profile is taken.
+    pub mean: u64,
+    /// Where the tables are; 0 if there never was a profile.
+    pub area: u64,
+    /// The mean that held before.
+    pub before: u64,
+}
+
+/// Asks for a profile with this mean up to a moment, or with 0 for none. One that is taken goes on as it is.
+///
+/// # Errors
+/// There is no memory for its tables.
+pub fn ask(mean: u64, until: u64) -> Result<Asked, NoTables> {
+    let before = SWITCH.now.load(Relaxed);
+    if before == 0 || mean == 0 {
+        SWITCH.until.store(until, Relaxed);
+        SWITCH.wanted.store(mean, Relaxed);
+        follow();
+    }
+    if mean != 0 && SWITCH.refused.load(Relaxed) {
+        return Err(NoTables);
+    }
+    Ok(Asked {
+        mean: SWITCH.now.load(Relaxed),
+        area: SWITCH.area.load(Acquire),
+        before,
+    })
+}
+
+/// Mean bytes between samples of the profile that is taken; 0 for none.
+pub fn current() -> u64 {
+    SWITCH.now.load(Relaxed)
 }
 
 /// Makes what is wanted what is.
@@ -126,8 +158,7 @@ pub fn follow() {
 #[cold]
 #[inline(never)]
 fn turn() {
-    let refused = SWITCH.refused.load(Relaxed) != 0;
-    if refused || TURNING.swap(true, Acquire) {
+    if SWITCH.refused.load(Relaxed) || TURNING.swap(true, Acquire) {
         return;
     }
     let wish = wish();
@@ -138,10 +169,11 @@ fn turn() {
     if let Some(mean) = mean {
         // Counted before diverted, so that whoever comes finds the counting form ready; and back.
         SWITCH.now.store(mean, Relaxed);
+        GAUGES.set(Gauge::Profile, mean);
         static_heap().divert(mean != 0);
         slots::divert(mean != 0);
     } else {
-        SWITCH.refused.store(1, Relaxed);
+        SWITCH.refused.store(true, Relaxed);
         if let Some(_permit) = filter::permit() {
             flagstone_linux::write_line(&[
                 b"flagstone: no memory for a heap profile; none is taken\n",

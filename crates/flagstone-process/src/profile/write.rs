@@ -48,17 +48,10 @@ static OUTPUT: Output = Output {
 };
 
 /// Begins a profile if the environment names a file for one. Called once, by a constructor of the face.
-#[inline]
-pub fn begin(at_fork: AtFork, at_exit: fn()) {
-    if env::profile().is_some() {
-        begin_asked(at_fork, at_exit);
-    }
-}
-
 #[cold]
 #[inline(never)]
-fn begin_asked(at_fork: AtFork, at_exit: fn()) {
-    let name = env::profile().unwrap_or_default();
+pub fn begin(at_fork: AtFork, at_exit: fn()) {
+    let Some(name) = env::profile() else { return };
     let mean = env::profile_interval();
     if name.is_empty() || name.len() >= NAME_BYTES || OUTPUT.len.load(Relaxed) != 0 {
         flagstone_linux::write_line(&[
@@ -78,7 +71,8 @@ fn begin_asked(at_fork: AtFork, at_exit: fn()) {
     OUTPUT.process.store(process::id(), Relaxed);
     at_exit();
     at_fork(None, None, Some(forked));
-    switch::ask(mean.unwrap_or(switch::MEAN));
+    // Without memory a line was written.
+    let _ = switch::ask(mean.unwrap_or(switch::MEAN), 0);
 }
 
 /// In the child of a fork, after the heap's own handler.

@@ -1,30 +1,32 @@
-//! A profile of a process that runs: its switch turned from outside, its tables read where they are.
+//! A profile of a process that runs: asked for from outside, its tables read where they are.
 //!
 //! ```text
-//!   magic in the library's file ─► the switch (flagstone-process/src/profile/switch.rs)
-//!     wanted := mean ─► the next slow path of any thread follows ─► tables ─► read, wait, read ─► wanted := 0
+//!   watch::target ─► the process ─► watch::tell: a mean and an end ─► its next slow path answers: where the tables are
+//!     ─► read, wait, read ─► told: none any more
 //! ```
 //!
-//! Nobody is stopped. What is written is the switch's two words; all else is read. An interrupt ends the wait, and what there is
-//! is written. If the command is killed, the process itself goes back at the end that the switch names.
+//! Nobody is stopped. What is written is a request; all else is read. An interrupt ends the wait, and what there is
+//! is written. If the command is killed, the process itself goes back at the end that the request names.
 
 use super::raw::{self, Raw, Source};
 use crate::exit::Failure;
-use crate::live::{Process, refusal};
-use std::fs::{File, OpenOptions};
+use crate::watch::target::{Refusal, Target, refused};
+use crate::watch::tell::{Told, tell};
+use flagstone_linux::beacon::{Done, Request, Verb};
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// What the switch begins with.
-const MAGIC: [u8; 16] = *b"\x7fflagstone-prof\x01";
-/// Bytes of the switch up to what is read of it.
-const SWITCH_BYTES: usize = 48;
 /// How long after its time a profile ends by itself.
 const GRACE: Duration = Duration::from_secs(5);
-/// Between two looks.
+/// Between two looks whether the command was interrupted.
 const PAUSE: Duration = Duration::from_millis(20);
+/// How long the process is given to hear that no profile is wanted any more: it ends by itself.
+const PATIENCE_AT_END: Duration = Duration::from_millis(50);
+/// How often a process is asked of which another thread is turning at that moment.
+const ASKS: u32 = 20;
 
 /// Whether the command was interrupted.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
@@ -45,83 +47,77 @@ impl Source for From<'_> {
     }
 }
 
-/// The switch as it was read.
+/// What the process answered.
 #[derive(Clone, Copy)]
-struct Switch {
-    now: u64,
+struct Answer {
+    mean: u64,
     area: u64,
-    refused: bool,
+    before: u64,
 }
 
 struct Attached {
-    process: Process,
-    memory: File,
-    at: u64,
+    target: Target,
 }
 
 impl Attached {
     fn open(pid: u32) -> Result<Self, String> {
-        let process = Process::open(pid)?;
-        let places = process.places_of(&MAGIC);
-        let memory = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(format!("/proc/{pid}/mem"))
-            .map_err(|error| refusal(pid, &error))?;
-        let is_switch = |&at: &u64| {
-            let mut magic = [0; 16];
-            memory.read_exact_at(&mut magic, at).is_ok() && magic == MAGIC
-        };
-        let at = places.into_iter().find(is_switch).ok_or_else(|| {
-            format!(
-                "process {pid} does not run on this version of Flagstone; `flagstone check {pid}` says more"
-            )
-        })?;
-        Ok(Self {
-            process,
-            memory,
-            at,
-        })
+        let target = Target::find(pid).map_err(Refusal::line)?;
+        Ok(Self { target })
     }
 
-    fn switch(&self) -> Result<Switch, String> {
-        let mut bytes = [0; SWITCH_BYTES];
-        let pid = self.process.pid;
-        let read = self.memory.read_exact_at(&mut bytes, self.at);
-        read.map_err(|error| refusal(pid, &error))?;
-        let word = |at: usize| {
-            let bytes = bytes[at..at + 8].try_into();
-            u64::from_ne_bytes(bytes.unwrap_or_default())
-        };
-        Ok(Switch {
-            now: word(24),
-            area: word(32),
-            refused: bytes[44] != 0,
-        })
-    }
-
-    /// Wants a profile with this mean, up to a moment of the monotonic clock; 0 and 0 for none.
-    fn want(&self, mean: u64, until_ns: u64) -> Result<(), String> {
-        let write =
-            |at: u64, word: u64| self.memory.write_all_at(&word.to_ne_bytes(), self.at + at);
-        let written = write(48, until_ns).and_then(|()| write(16, mean));
-        written.map_err(|error| refusal(self.process.pid, &error))
+    /// Wants a profile with this mean, up to a moment of the monotonic clock; 0 and 0 for none. `None` of an idle process.
+    fn want(&self, mean: u64, until_ns: u64, patience: Duration) -> Result<Option<Answer>, String> {
+        let pid = self.target.pid;
+        let until = until_ns.to_ne_bytes();
+        let request = Request::new(Verb::Profile, &until, mean).ok_or("no request")?;
+        match tell(&self.target, &request, patience).map_err(Refusal::line)? {
+            Told::Answered(Done::Well, [mean, area, before]) => {
+                Ok(Some(Answer { mean, area, before }))
+            }
+            Told::Answered(Done::NoMemory, _) => {
+                Err(format!("process {pid} has no memory for a profile"))
+            }
+            Told::Answered(..) => Err(format!(
+                "process {pid}: the request was changed on its way, by another command or the program; try again"
+            )),
+            Told::Idle => Ok(None),
+        }
     }
 
     fn tables(&self, area: u64) -> Result<Raw, String> {
-        let pid = self.process.pid;
+        let pid = self.target.pid;
         let source = From {
-            memory: &self.memory,
+            memory: &self.target.memory,
             base: area,
         };
         let tables = raw::of_process(&source);
-        let mut tables =
-            tables.map_err(|why| format!("process {pid}: its profile cannot be read: {why}"))?;
+        let mut tables = tables.map_err(|why| match self.is_there() {
+            true => format!("process {pid}: its profile cannot be read: {why}"),
+            false => ended(pid),
+        })?;
         tables.ended_ns = now_ns();
         let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"));
-        tables.maps = maps.map_err(|error| refusal(pid, &error))?;
-        Ok(tables)
+        tables.maps = maps.map_err(|error| refused(pid, &error))?;
+        match tables.maps.is_empty() {
+            true => Err(ended(pid)),
+            false => Ok(tables),
+        }
     }
+
+    /// Whether the process that was opened still runs its program.
+    fn is_there(&self) -> bool {
+        let mut byte = [0];
+        self.target
+            .memory
+            .read_exact_at(&mut byte, self.target.beacon.heap)
+            .is_ok()
+    }
+}
+
+fn ended(pid: u32) -> String {
+    format!(
+        "process {pid} ended before the profile was read; `flagstone run --profile` leaves one at the end"
+    )
 }
 
 /// The monotonic clock of the samples.
@@ -140,81 +136,59 @@ pub struct Window {
 /// Takes a profile of process `pid` for so long.
 ///
 /// # Errors
-/// One line: the process is gone, another user's, or none of ours.
+/// One line: the process is gone, another user's, idle, or none of ours.
 pub fn take(pid: u32, mean: u64, time: Duration) -> Result<Window, Failure> {
     let failed = |why| Failure::Usage(format!("profile: {why}"));
     let attached = Attached::open(pid).map_err(failed)?;
-    let before = attached.switch().map_err(failed)?;
-    if before.refused {
-        return Err(failed(format!("process {pid} has no memory for a profile")));
-    }
     catch_interrupts();
-    let was_on = before.now != 0;
-    if !was_on {
-        let until = now_ns() + (time + GRACE).as_nanos() as u64;
-        attached.want(mean, until).map_err(failed)?;
+    let window = window(&attached, mean, time);
+    if !matches!(window, Ok((_, true))) {
+        // A process that is gone, or hears it too late, goes back without.
+        let _ = attached.want(0, 0, PATIENCE_AT_END);
     }
-    let window = window(&attached, before, time);
-    if !was_on {
-        // A process that is gone needs no switch.
-        let _ = attached.want(0, 0);
-    }
-    window.map_err(failed)
+    window.map(|(window, _)| window).map_err(failed)
 }
 
-fn window(attached: &Attached, before: Switch, time: Duration) -> Result<Window, String> {
-    let pid = attached.process.pid;
+/// The profile, and whether one was taken before, which goes on.
+fn window(attached: &Attached, mean: u64, time: Duration) -> Result<(Window, bool), String> {
+    let pid = attached.target.pid;
     let began = Instant::now();
-    let mut notes = Vec::new();
-    let mut first = None;
-    let mut last = None;
-    loop {
-        let is_over = began.elapsed() >= time || INTERRUPTED.load(Ordering::Relaxed);
-        match attached.switch() {
-            Ok(switch) if switch.refused => {
-                return Err(format!("process {pid} has no memory for a profile"));
-            }
-            Ok(switch) if switch.now != 0 && switch.area != 0 => {
-                let tables = || attached.tables(switch.area);
-                if first.is_none() {
-                    first = Some(match before.now != 0 || before.area != 0 {
-                        true => tables()?,
-                        false => Raw::default(),
-                    });
-                }
-                if is_over {
-                    last = Some(tables()?);
-                }
-            }
-            Ok(_) => {}
-            Err(why) if first.is_none() => return Err(why),
-            Err(_) => {
-                return Err(format!(
-                    "process {pid} ended before the profile was read; `flagstone run --profile` leaves one at the end"
-                ));
-            }
-        }
-        if is_over {
-            break;
-        }
-        let left = time.saturating_sub(began.elapsed());
-        std::thread::sleep(left.min(if first.is_some() { PAUSE * 5 } else { PAUSE }));
-    }
-    let (Some(first), Some(last)) = (first, last) else {
-        return Err(format!(
+    let until = now_ns() + (time + GRACE).as_nanos() as u64;
+    let idle = || {
+        format!(
             "process {pid} made no call that takes a slow path for {:.0} s: it is idle, and nobody can wake it; \
              give it work or a longer --for",
             began.elapsed().as_secs_f64()
-        ));
+        )
     };
-    if before.now != 0 {
-        notes.push("a profile was on already: its interval stays".to_owned());
+    let left = || time.saturating_sub(began.elapsed());
+    let is_stopped = || INTERRUPTED.load(Ordering::Relaxed);
+    let mut answer = None;
+    for _ in 0..ASKS {
+        answer = attached
+            .want(mean, until, left())
+            .map_err(|why| match attached.is_there() {
+                true => why,
+                false => ended(pid),
+            })?;
+        if answer.is_none_or(|answer| answer.mean != 0 && answer.area != 0) {
+            break;
+        }
     }
-    let raw = match first.mean {
-        0 => last,
-        _ => last.since(&first),
+    let answer = answer.filter(|answer| answer.area != 0).ok_or_else(idle)?;
+    // What is in the tables already was taken before.
+    let first = attached.tables(answer.area)?;
+    while !left().is_zero() && !is_stopped() {
+        std::thread::sleep(left().min(PAUSE));
+    }
+    let last = attached.tables(answer.area)?;
+    let was_on = answer.before != 0;
+    let note = "a profile was on already: its interval stays".to_owned();
+    let window = Window {
+        raw: last.since(&first),
+        notes: was_on.then_some(note).into_iter().collect(),
     };
-    Ok(Window { raw, notes })
+    Ok((window, was_on))
 }
 
 extern "C" fn note_interrupt(_signal: i32) {

@@ -5,6 +5,7 @@ use crate::args::Json;
 use crate::exit::{Failure, Outcome};
 use crate::suggest;
 use crate::watch::reading;
+use flagstone_linux::knobs::{Knob, OF_CACHE, OF_HEAP};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -72,18 +73,21 @@ pub fn run(args: &Args) -> Outcome {
 
 /// A knob that is not there: the nearest, and the known ones without each cache's.
 pub fn unknown(command: &str, given: &str, knobs: &BTreeMap<String, u64>) -> Failure {
-    let question = suggest::question(given, knobs.keys().map(String::as_str));
-    let of_cache = [
-        "object_size",
-        "size",
-        "align",
-        "order",
-        "objs_per_slab",
-        "sheaf_capacity",
-    ];
+    let writes = OF_HEAP.iter().map(|knob| knob.name);
+    let names = knobs.keys().map(String::as_str).chain(writes);
+    let question = suggest::question(given, names);
     Failure::Usage(format!(
-        "{command}: there is no knob '{given}'; {question}known are cpus, caches, page_size, rseq, trim (set), and of \
-         each cache cache.NAME.{{{}}}, cache.NAME.min_partial (set), cache.NAME.shrink (set to 1)",
-        of_cache.join(",")
+        "{command}: there is no knob '{given}'; {question}known are {}, and of each cache cache.NAME.{{{}}}",
+        list(&OF_HEAP),
+        list(&OF_CACHE)
     ))
+}
+
+/// Names of knobs, with what those are set to that can be.
+fn list(knobs: &[Knob]) -> String {
+    let name = |knob: &Knob| match knob.set_to {
+        Some(to) => format!("{} (set: {to})", knob.name),
+        None => knob.name.to_owned(),
+    };
+    knobs.iter().map(name).collect::<Vec<_>>().join(", ")
 }

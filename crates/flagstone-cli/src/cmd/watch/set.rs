@@ -9,6 +9,7 @@ use crate::watch::reading;
 use crate::watch::target::Target;
 use crate::watch::tell::{Told, tell};
 use flagstone_linux::beacon::{Done, Request, Verb};
+use flagstone_linux::knobs;
 use serde::Serialize;
 use std::process::ExitCode;
 
@@ -20,7 +21,8 @@ use std::process::ExitCode;
 #[command(after_help = "Examples:
   flagstone set 4711 cache.malloc-64.min_partial=0
   flagstone set 4711 cache.malloc-64.shrink=1
-  flagstone set 4711 trim=64M")]
+  flagstone set 4711 trim=64M
+  flagstone set 4711 profile=512K; flagstone set 4711 profile=off")]
 pub struct Args {
     /// A running process
     #[arg(value_name = "PID", value_parser = pid())]
@@ -59,9 +61,10 @@ pub fn run(args: &Args) -> Outcome {
         ))
     })?;
     let (knob, text) = (knob.trim(), text.trim());
-    let value: u64 = suggest::plain_size(text).parse().map_err(|_| {
+    let value = value(knob, text).ok_or_else(|| {
         usage(format!(
-            "{knob}={text}: the value must be a number, which may end in K, M or G"
+            "{knob}={text}: the value must be {}",
+            range(knob).unwrap_or("a number, which may end in K, M or G")
         ))
     })?;
     let target = Target::find(args.pid).map_err(|refusal| refuse("set", refusal))?;
@@ -69,11 +72,16 @@ pub fn run(args: &Args) -> Outcome {
         .map_err(|refusal| refuse("set", refusal))?
         .knobs;
     let before = known.get(knob).copied();
-    let writes = knob == "trim"
-        || knob
-            .strip_suffix(".shrink")
-            .is_some_and(|cache| known.contains_key(&format!("{cache}.object_size")));
-    if before.is_none() && !writes {
+    // What can only be set has no value; of a cache's the cache has.
+    let is_known = knobs::known(knob.as_bytes()).is_some()
+        && match knobs::cache_and_knob(knob.as_bytes()) {
+            Some((cache, _)) => {
+                let cache = String::from_utf8_lossy(cache);
+                known.contains_key(&format!("cache.{cache}.object_size"))
+            }
+            None => true,
+        };
+    if !is_known {
         return Err(unknown("set", knob, &known));
     }
     let request = Request::new(Verb::Set, knob.as_bytes(), value)
@@ -103,16 +111,31 @@ pub fn run(args: &Args) -> Outcome {
     Ok(ExitCode::from(u8::from(!applied)))
 }
 
+/// The number that a value's text means; `None` for none.
+fn value(knob: &str, text: &str) -> Option<u64> {
+    match (knob, text) {
+        ("profile", "off") => Some(0),
+        _ => suggest::plain_size(text).parse().ok(),
+    }
+}
+
+/// What a knob may be set to, in words.
+fn range(knob: &str) -> Option<&'static str> {
+    knobs::known(knob.as_bytes())?.set_to
+}
+
 fn refused(done: Done, knob: &str, text: &str) -> String {
     match done {
         Done::ReadOnly => format!("{knob} can only be read"),
-        Done::Value => {
-            format!("{knob}={text}: out of its range (min_partial: 0 to 65536; shrink: 1)")
-        }
+        Done::Value => format!(
+            "{knob}={text}: out of its range ({})",
+            range(knob).unwrap_or("none")
+        ),
         Done::Torn => {
             "the request was changed on its way, by another command or the program; try again"
                 .to_owned()
         }
+        Done::NoMemory => format!("{knob}={text}: the process has no memory for it"),
         Done::Unknown | Done::Well => format!("{knob}: the process does not know it"),
     }
 }
