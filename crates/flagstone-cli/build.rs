@@ -22,7 +22,12 @@ const KERNELS: &str = "libflagstone-kernels.so";
 /// The recorder of traces.
 const RECORDER: &str = "libflagstone_record.so";
 /// What the recorder is made of; the last crate has it as its result.
-const RECORDER_SOURCES: [&str; 2] = ["flagstone-trace", "flagstone-record"];
+const RECORDER_SOURCES: [&str; 4] = [
+    "flagstone-core",
+    "flagstone-linux",
+    "flagstone-trace",
+    "flagstone-record",
+];
 /// What the library is made of: its crates, beside this one; the last has it as its result.
 const SOURCES: [&str; 6] = [
     "flagstone-core",

@@ -118,8 +118,17 @@ int flagstone_stats_get(struct flagstone_stats *stats);
 /* Gives free memory back to the system, but keep bytes; answers the bytes given back. */
 size_t flagstone_trim(size_t keep);
 
+/* Asked where a request of `wanted` bytes meets the limit, the heap having given back all it kept, of which it still
+ * holds `held`: not 0 to have it tried again, 0 to have it answered with NULL and ENOMEM. It runs in the thread that
+ * asked and may free; what it allocates itself beyond the limit gets NULL. After 100 times the answer is NULL. */
+typedef int (*flagstone_limit_callback)(size_t wanted, size_t held, void *argument);
+
+/* Limits what the heap may hold from the system: blocks, free pages, its own tables. 0 for no limit; the callback
+ * may be NULL. What is held beyond a new limit stays. 0, or EINVAL for less than 1 MiB. */
+int flagstone_set_limit(size_t bytes, flagstone_limit_callback callback, void *argument);
+
 /* Reads a knob or figure by name: 0 or ENOENT.
- *   cpus  caches  page_size  rseq
+ *   cpus  caches  page_size  rseq  profile  limit  pressure
  *   cache.<name>.object_size  .size  .align  .order  .objs_per_slab  .sheaf_capacity  .min_partial
  */
 int flagstone_get(const char *name, uint64_t *value);
@@ -128,6 +137,9 @@ int flagstone_get(const char *name, uint64_t *value);
  *   cache.<name>.min_partial   empty slabs that a memory node keeps
  *   cache.<name>.shrink        1: give back what the cache holds beyond the objects handed out
  *   trim                       give back free memory, but so many bytes
+ *   limit                      bytes the heap may hold; 0: no limit
+ *   pressure                   1: give back free memory where memory is short; 0: not
+ *   profile                    mean bytes between samples of a heap profile; 0: none
  */
 int flagstone_set(const char *name, uint64_t value);
 

@@ -40,6 +40,11 @@ fn statistics_count_what_is_live_and_have_glibcs_shape() {
 }
 
 #[test]
+fn a_limit_is_never_exceeded_and_the_program_is_asked() {
+    holds("abi/limit.c");
+}
+
+#[test]
 fn every_form_of_new_and_delete_works() {
     holds("abi/operators.cpp");
 }

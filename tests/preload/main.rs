@@ -7,6 +7,7 @@ mod footprint;
 mod languages;
 mod launcher;
 mod lifecycle;
+mod pressure;
 mod profiles;
 mod python;
 mod services;

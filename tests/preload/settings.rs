@@ -32,6 +32,9 @@ fn an_unknown_option_or_bad_value_is_one_line_and_the_default() {
         ("FLAGSTONE_CONF", "sheaf_capacity", "expected name:value"),
         ("FLAGSTONE_CONF", "frob:1", "unknown setting 'frob'"),
         ("FLAGSTONE_VERBOSE", "yes", "must be 0 or 1"),
+        ("FLAGSTONE_LIMIT", "101%", "FLAGSTONE_LIMIT '101%'"),
+        ("FLAGSTONE_LIMIT", "4k", "1M and more bytes"),
+        ("FLAGSTONE_PRESSURE", "often", "must be 0 or 1"),
     ] {
         let Some(finished) = hello(&[(name, value)]) else {
             return;
@@ -50,6 +53,8 @@ fn good_options_are_taken_without_a_word() {
         ("FLAGSTONE_POLICY", "flagstone"),
         ("FLAGSTONE_CONF", "sheaf_capacity:16,min_partial:3"),
         ("FLAGSTONE_RETAIN_BYTES_MIN", "4M"),
+        ("FLAGSTONE_LIMIT", "50%"),
+        ("FLAGSTONE_PRESSURE", "1"),
     ];
     let Some(finished) = hello(&variables) else {
         return;

@@ -36,6 +36,16 @@ const VARIABLES: &[(&str, &str, &str)] = &[
         "what `malloc_stats()` prints, at exit",
     ),
     (
+        "FLAGSTONE_LIMIT",
+        "bytes, 1M and more, or a part such as 80%",
+        "what the heap may hold from the system; beyond it the answer is NULL (docs/limits.md)",
+    ),
+    (
+        "FLAGSTONE_PRESSURE",
+        "0 or 1",
+        "free memory goes back where memory is short (docs/limits.md)",
+    ),
+    (
         "FLAGSTONE_PROFILE",
         "a file; `%p` in its name is the process's number",
         "samples where memory comes from; the file is left at exit, for `flagstone profile` (docs/profiles.md)",

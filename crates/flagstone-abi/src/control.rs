@@ -1,8 +1,9 @@
 //! What a program asks and tells its heap: statistics, trim, knobs, version.
 
-use core::ffi::{CStr, c_char, c_int};
+use core::ffi::{CStr, c_char, c_int, c_void};
 use flagstone_process::account::Account;
 use flagstone_process::knobs::{self, Refusal};
+use flagstone_process::limit;
 
 /// `struct flagstone_stats`; fields are only ever added at the end.
 #[repr(C)]
@@ -67,6 +68,24 @@ pub unsafe extern "C" fn flagstone_stats_get(out: *mut Stats) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn flagstone_trim(keep: usize) -> usize {
     flagstone_process::blocks::trim(keep)
+}
+
+/// Sets what the heap may hold, zero for no limit, and whom to ask at the limit; 0, or `EINVAL` for a limit that is too small.
+///
+/// # Safety
+/// 1. `callback` may be called with `argument` from any thread until the limit is set anew.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn flagstone_set_limit(
+    bytes: usize,
+    callback: Option<limit::Callback>,
+    argument: *mut c_void,
+) -> c_int {
+    // The callback first: a limit may be met at once.
+    limit::set_callback(callback, argument);
+    if !limit::set(bytes as u64) {
+        return libc::EINVAL;
+    }
+    0
 }
 
 fn number_of(refusal: Refusal) -> c_int {

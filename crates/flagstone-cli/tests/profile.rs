@@ -325,7 +325,7 @@ fn what_is_wrong_is_one_line() {
         ),
         (vec!["profile", &own, "--for", "1y"], "such as 30s"),
         (vec!["profile", &own, "--interval", "1"], "from 4K"),
-        (vec!["profile", &own], "does not run on this version"),
+        (vec!["profile", &own], "has no heap of Flagstone"),
         (
             vec!["profile", &own, "-o", "/no/such/dir/f"],
             "directory does not exist",

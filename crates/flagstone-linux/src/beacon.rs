@@ -73,6 +73,22 @@ pub const LAYOUT: u64 = match u64::from_str_radix(flagstone_core::stats::LAYOUT,
 pub enum Gauge {
     /// Mean bytes between samples of the profile that is taken; 0 for none.
     Profile,
+    /// The limit on what the heap holds, in bytes; 0 for none.
+    Limit,
+    /// Requests that met it after the heap had given back all it kept.
+    LimitReached,
+    /// Those of them that were answered with NULL.
+    LimitRefused,
+    /// Times the program's callback was asked.
+    LimitAsked,
+    /// Whether memory pressure is looked at.
+    Pressure,
+    /// Looks at it.
+    PressureLooks,
+    /// Times memory was given back for it, and the bytes.
+    Relieved,
+    /// See [`Gauge::Relieved`].
+    RelievedBytes,
 }
 
 /// Words for gauges.

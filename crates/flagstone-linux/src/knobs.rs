@@ -5,7 +5,7 @@
 //!   cache.<name>.min_partial                                                        read, set
 //!   cache.<name>.shrink                                                             set
 //!   cpus  caches  page_size  rseq                                                   read
-//!   profile                                                                         read, set
+//!   profile  limit  pressure                                                        read, set
 //!   trim                                                                            set
 //! ```
 //!
@@ -50,12 +50,17 @@ const fn set(name: &'static str, to: &'static str) -> Knob {
 }
 
 /// Those of the heap.
-pub const OF_HEAP: [Knob; 6] = [
+pub const OF_HEAP: [Knob; 8] = [
     read("cpus"),
     read("caches"),
     read("page_size"),
     read("rseq"),
     both("profile", "off, or 4K to 1024G bytes between samples"),
+    both(
+        "limit",
+        "off, or 1M and more bytes, which the heap may hold",
+    ),
+    both("pressure", "off or on: give back where memory is short"),
     set("trim", "bytes of free pages that stay"),
 ];
 

@@ -4,6 +4,7 @@
 //!   world      impl Platform for Linux: one line per answer
 //!   ├ memory      reserve · commit · decommit · release · remap
 //!   ├ limits      memory.max, RLIMIT_AS, overcommit: how much to reserve and to keep
+//!   ├ cap         the user's limit on what the heap holds
 //!   ├ cpus        how many slots, which nodes, how much cache
 //!   ├ slots       per-CPU slots: rseq/ where the C library registered an area, locks elsewhere
 //!   ├ filter      what may be asked of the kernel beside a system-call filter
@@ -32,6 +33,7 @@
 extern crate std;
 
 pub mod beacon;
+pub mod cap;
 pub mod clock;
 pub mod countdown;
 pub mod cpus;
@@ -54,7 +56,7 @@ mod seizing;
 pub mod slots;
 pub mod strangers;
 pub mod sys;
-mod text;
+pub mod text;
 mod thread;
 mod tls;
 mod world;

@@ -120,3 +120,28 @@ pub fn close(fd: i32) {
     // SAFETY: closing has no memory effects.
     unsafe { call(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]) };
 }
+
+/// Reads into `buffer` from an offset of the file, whose own position stays; bytes read, zero at the end or on an error.
+#[must_use]
+pub fn read_at(fd: i32, buffer: &mut [u8], offset: usize) -> usize {
+    let (start, len) = (buffer.as_mut_ptr() as usize, buffer.len());
+    // SAFETY: the buffer is writable for its length.
+    let got = unsafe { call(libc::SYS_pread64, [fd as usize, start, len, offset, 0, 0]) };
+    usize::try_from(got).unwrap_or(0)
+}
+
+/// The file once more under the first free number from `least` on, closed at `exec`.
+#[must_use]
+pub fn duplicate_from(fd: i32, least: i32) -> Option<i32> {
+    let words = [
+        fd as usize,
+        libc::F_DUPFD_CLOEXEC as usize,
+        least as usize,
+        0,
+        0,
+        0,
+    ];
+    // SAFETY: has no memory effects.
+    let fd = unsafe { call(libc::SYS_fcntl, words) };
+    (fd >= 0).then_some(fd as i32)
+}

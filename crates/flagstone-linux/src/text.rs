@@ -59,6 +59,15 @@ impl Path {
     }
 }
 
+/// Opens the file at `parts` for reading.
+#[must_use]
+pub fn open(parts: &[&[u8]]) -> Option<i32> {
+    let path = Path::of(parts);
+    (!path.overflow)
+        .then(|| sys::open(&path.bytes[..=path.len]))
+        .flatten()
+}
+
 /// The file at `parts` as one number in decimal; `None` if it is missing or no number.
 pub fn read_number(parts: &[&[u8]]) -> Option<u64> {
     let mut buffer = [0; 64];

@@ -1,6 +1,6 @@
 //! The answers of Linux to what the core asks.
 
-use crate::{clock, cpus, entropy, held, limits, memory, report, slots, thread};
+use crate::{cap, clock, cpus, entropy, held, limits, memory, report, slots, thread};
 use core::marker::PhantomData;
 use core::ops::Range;
 use core::ptr::NonNull;
@@ -42,10 +42,15 @@ unsafe impl<E: 'static> Platform for LinuxWith<E> {
     }
 
     fn reserve(bytes: usize, align: usize) -> Option<NonNull<u8>> {
-        memory::reserve(bytes, align)
+        let start = memory::reserve(bytes, align)?;
+        cap::reserved(bytes);
+        Some(start)
     }
 
     unsafe fn commit(start: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory> {
+        if !cap::may_commit() {
+            return Err(OutOfMemory);
+        }
         // SAFETY: the caller's obligation.
         unsafe { memory::commit(start, bytes) }
     }
@@ -56,13 +61,21 @@ unsafe impl<E: 'static> Platform for LinuxWith<E> {
     }
 
     unsafe fn release(start: NonNull<u8>, bytes: usize) {
+        cap::released(bytes);
         // SAFETY: the caller's obligation.
         unsafe { memory::release(start, bytes) }
     }
 
     unsafe fn remap(start: NonNull<u8>, old_bytes: usize, new_bytes: usize) -> Option<NonNull<u8>> {
+        if !cap::resized(old_bytes, new_bytes) {
+            return None;
+        }
         // SAFETY: the caller's obligation.
-        unsafe { memory::remap(start, old_bytes, new_bytes) }
+        let moved = unsafe { memory::remap(start, old_bytes, new_bytes) };
+        if moved.is_none() {
+            cap::resize_undone(old_bytes, new_bytes);
+        }
+        moved
     }
 
     fn claim_span() -> Option<usize> {
@@ -85,6 +98,11 @@ unsafe impl<E: 'static> Platform for LinuxWith<E> {
 
     fn observe() {
         crate::observe::call();
+    }
+
+    #[inline]
+    fn may_hold(node: NodeId, pages: impl FnOnce() -> usize) -> bool {
+        cap::may_hold(node, pages)
     }
 
     fn memory_limit() -> usize {

@@ -4,7 +4,7 @@
 //! not let pass comes here. None of these is generic, so that a face has no copy of the allocator.
 
 use crate::init::{heap, static_heap};
-use crate::{Linux, profile};
+use crate::{Linux, limit, profile};
 use core::ptr::NonNull;
 use flagstone_core::heap::Freed;
 use flagstone_core::platform::{Fault, Platform};
@@ -13,22 +13,43 @@ use flagstone_core::platform::{Fault, Platform};
 #[cold]
 pub fn alloc_cold(size: usize) -> Option<NonNull<u8>> {
     if profile::is_asked() {
-        return profile::alloc(size);
+        return or_again(profile::alloc(size), size, limit::alloc);
     }
-    heap().and_then(|heap| heap.alloc_cold(size))
+    or_again(
+        heap().and_then(|heap| heap.alloc_cold(size)),
+        size,
+        limit::alloc,
+    )
 }
 
 /// An allocation that a fast half counted for a profile, and found due.
 #[cold]
 pub fn alloc_due(size: usize) -> Option<NonNull<u8>> {
-    profile::alloc_due(size)
+    or_again(profile::alloc_due(size), size, limit::alloc)
 }
 
 /// An allocation that a fast half counted for a profile, and did not serve.
 #[cold]
 pub fn alloc_counted(size: usize) -> Option<NonNull<u8>> {
     profile::follow();
-    heap().and_then(|heap| heap.alloc_cold(size))
+    or_again(
+        heap().and_then(|heap| heap.alloc_cold(size)),
+        size,
+        limit::alloc,
+    )
+}
+
+/// What was refused, once more where there is a limit.
+#[inline(always)]
+fn or_again(
+    block: Option<NonNull<u8>>,
+    size: usize,
+    again: fn(usize) -> Option<NonNull<u8>>,
+) -> Option<NonNull<u8>> {
+    match block {
+        None if limit::is_set() => again(size),
+        block => block,
+    }
 }
 
 /// A block of at least `size` bytes.
@@ -52,18 +73,23 @@ pub fn alloc_zeroed(size: usize) -> Option<NonNull<u8>> {
 
 #[cold]
 fn zeroed_cold(size: usize) -> Option<NonNull<u8>> {
-    if profile::is_asked() {
-        return profile::alloc_zeroed(size);
-    }
-    heap().and_then(|heap| heap.alloc_zeroed(size))
+    let block = match profile::is_asked() {
+        true => profile::alloc_zeroed(size),
+        false => heap().and_then(|heap| heap.alloc_zeroed(size)),
+    };
+    or_again(block, size, limit::alloc_zeroed)
 }
 
 /// A block of at least `size` bytes at a multiple of `align`, a power of two.
 pub fn alloc_aligned(align: usize, size: usize) -> Option<NonNull<u8>> {
-    if profile::is_asked() {
-        return profile::alloc_aligned(align, size);
+    let block = match profile::is_asked() {
+        true => profile::alloc_aligned(align, size),
+        false => heap().and_then(|heap| heap.alloc_aligned(align, size)),
+    };
+    match block {
+        None if limit::is_set() => limit::alloc_aligned(align, size),
+        block => block,
     }
-    heap().and_then(|heap| heap.alloc_aligned(align, size))
 }
 
 /// Frees a block that the fast half left as it was; null is fine.
@@ -129,12 +155,17 @@ pub unsafe fn free_within(address: *mut u8, least: usize, most: usize) {
 /// # Safety
 /// 1. `address` is a live block's; after success the old address is not used.
 pub unsafe fn realloc(address: NonNull<u8>, size: usize) -> Option<NonNull<u8>> {
-    if profile::is_asked() {
+    let moved = match profile::is_asked() {
         // SAFETY: obligation 1.
-        return unsafe { profile::realloc(address, size) };
+        true => unsafe { profile::realloc(address, size) },
+        // SAFETY: obligation 1.
+        false => heap().and_then(|heap| unsafe { heap.realloc(address, size) }),
+    };
+    match moved {
+        // SAFETY: obligation 1: what was refused is as it was.
+        None if limit::is_set() => unsafe { limit::realloc(address, size) },
+        moved => moved,
     }
-    // SAFETY: obligation 1.
-    heap().and_then(|heap| unsafe { heap.realloc(address, size) })
 }
 
 /// Bytes that may be used of a block; zero for null.

@@ -10,7 +10,7 @@
 //! that is not whole is refused, and so is one that finds another in the middle.
 
 use crate::knobs::{self, Refusal};
-use crate::{Linux, blocks, profile};
+use crate::{Linux, blocks, pressure, profile};
 use core::sync::atomic::{AtomicBool, Ordering};
 use flagstone_core::platform::{LockKind, Platform};
 use flagstone_linux::beacon::{Control, Done, Request, Verb};
@@ -36,6 +36,7 @@ pub(crate) fn forget() {
 
 /// Upkeep's call, with no lock of this thread held but in signal handlers, which leave it to others.
 fn listen() {
+    pressure::upkeep();
     match CONTROL.asked() {
         Some(generation) if !Linux::holds_from(LockKind::Heap) => serve(generation),
         _ => {}

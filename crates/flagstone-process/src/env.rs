@@ -4,6 +4,8 @@
 //!   FLAGSTONE_POLICY=flagstone                 the base; names of kernels in the second library only
 //!   FLAGSTONE_CONF="sheaf_capacity:32,..."     several options
 //!   FLAGSTONE_SHEAF_CAPACITY=32                one option: any key of `Policy::set`
+//!   FLAGSTONE_LIMIT=512M                       what the heap may hold; 80%: of what the process may use
+//!   FLAGSTONE_PRESSURE=1                       free memory goes back where memory is short
 //!   FLAGSTONE_VERBOSE=1                        one line at start-up
 //!   FLAGSTONE_SHOW_STATS=1                     malloc_stats() at exit
 //! ```
@@ -12,6 +14,7 @@
 //! option or a bad value is one line on standard error and leaves the default. Nothing is read
 //! where the program runs with more rights than its caller (AT_SECURE).
 
+use crate::limit;
 use crate::line::Line;
 use crate::profile::{MEAN_MAX, MEAN_MIN};
 use core::ffi::{CStr, c_char};
@@ -28,6 +31,12 @@ const WORD: usize = 64;
 
 /// Whether statistics are wanted at exit.
 static SHOW_STATS: AtomicBool = AtomicBool::new(false);
+
+/// Whether there is a `FLAGSTONE_LIMIT`.
+static LIMIT: AtomicBool = AtomicBool::new(false);
+
+/// Whether `FLAGSTONE_PRESSURE` is on.
+static PRESSURE: AtomicBool = AtomicBool::new(false);
 
 /// Whether `FLAGSTONE_SHOW_STATS` is on.
 pub fn show_stats() -> bool {
@@ -73,6 +82,32 @@ pub fn profile_interval() -> Option<u64> {
     mean
 }
 
+/// Whether the environment asks for a limit.
+#[inline]
+pub fn limit_is_asked() -> bool {
+    LIMIT.load(Ordering::Relaxed)
+}
+
+/// Whether the environment asks for an answer to memory pressure.
+#[inline]
+pub fn pressure_is_asked() -> bool {
+    PRESSURE.load(Ordering::Relaxed)
+}
+
+/// The limit that the environment asks for: `FLAGSTONE_LIMIT`. `None`, and one line, for what is none.
+pub fn limit() -> Option<u64> {
+    let given = value_of("LIMIT")?;
+    let bytes = limit::parse(given);
+    if bytes.is_none() {
+        complain(
+            "FLAGSTONE_LIMIT",
+            given,
+            &"not off, 1M and more bytes, or a part such as 80%",
+        );
+    }
+    bytes
+}
+
 fn run_value(name: &[u8]) -> Option<&'static [u8]> {
     let mut found = None;
     each_text(|text| {
@@ -115,7 +150,11 @@ fn asked_policy() -> Policy {
         }
     }
     each_variable(|name, value| {
-        if name != "CONF" && name != "POLICY" && !FOREIGN.iter().any(|f| name.starts_with(f)) {
+        if name == "LIMIT" {
+            // Where the heap is built; see `limit`.
+            LIMIT.store(true, Ordering::Relaxed);
+        } else if name != "CONF" && name != "POLICY" && !FOREIGN.iter().any(|f| name.starts_with(f))
+        {
             let mut key = [0; WORD];
             match lowercase(name, &mut key) {
                 Some(key) => apply(&mut policy, PREFIX, key, value),
@@ -179,7 +218,10 @@ fn apply(policy: &mut Policy, source: &str, key: &str, value: &str) {
         "show_stats" if matches!(value, "0" | "1") => {
             SHOW_STATS.store(value == "1", Ordering::Relaxed);
         }
-        "verbose" | "show_stats" => complain(source, key, &"the value must be 0 or 1"),
+        "pressure" if matches!(value, "0" | "1") => {
+            PRESSURE.store(value == "1", Ordering::Relaxed);
+        }
+        "verbose" | "show_stats" | "pressure" => complain(source, key, &"the value must be 0 or 1"),
         _ => {
             let mut digits = Line::new();
             if let Err(error) = policy.set(key, plain_number(value, &mut digits)) {

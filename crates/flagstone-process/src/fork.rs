@@ -67,6 +67,7 @@ extern "C" fn child() {
     flagstone_linux::fork::child();
     static_heap().fork_child();
     crate::control::forget();
+    crate::limit::forked();
     note_process();
     crate::profile::forked();
 }

@@ -8,8 +8,8 @@
 use crate::env;
 use core::ffi::CStr;
 use flagstone_core::heap::{Heap, HeapConfig, Ready};
-use flagstone_linux::limits;
 use flagstone_linux::slots::{self, Place};
+use flagstone_linux::{cap, limits};
 
 #[cfg(feature = "kernels")]
 type Engine = flagstone_kernels::Kernels;
@@ -81,8 +81,15 @@ fn finish(ready: &Ready<Linux>) {
         STORE.heap.open_near();
     }
     name_mappings(ready);
+    cap::begin();
     crate::control::begin();
     crate::beacon::light(ready);
+    if env::limit_is_asked() {
+        crate::limit::begin(ready);
+    }
+    if env::pressure_is_asked() {
+        crate::pressure::begin();
+    }
 }
 
 /// Names the reservations made at the start, so that `/proc/PID/smaps` says what they are. Huge blocks

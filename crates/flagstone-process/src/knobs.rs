@@ -3,7 +3,7 @@
 use crate::Linux;
 use crate::blocks;
 use crate::init::static_heap;
-use crate::profile;
+use crate::{limit, pressure, profile};
 use flagstone_core::heap::Ready;
 use flagstone_core::platform::Platform;
 use flagstone_core::slab::Cache;
@@ -50,6 +50,8 @@ pub fn get(name: &[u8]) -> Result<u64, Refusal> {
         b"page_size" => Linux::page_size().bytes() as u64,
         b"rseq" => u64::from(slots::fast()),
         b"profile" => profile::current(),
+        b"limit" => limit::get(),
+        b"pressure" => u64::from(pressure::is_on()),
         b"trim" => return Err(Refusal::ReadOnly),
         _ => return Err(Refusal::Unknown),
     })
@@ -78,6 +80,9 @@ pub fn set(name: &[u8], value: u64) -> Result<(), Refusal> {
         b"profile" if value == 0 || (profile::MEAN_MIN..=profile::MEAN_MAX).contains(&value) => {
             profile::ask(value, 0).map_err(|profile::NoTables| Refusal::NoMemory)?;
         }
+        b"limit" if limit::set(value) => {}
+        b"pressure" if value == 0 => pressure::end(),
+        b"pressure" if value == 1 && pressure::begin() => {}
         _ if !name.starts_with(b"cache.") && knob.set_to.is_some() => return Err(Refusal::Value),
         _ => return get(name).and(Err(Refusal::ReadOnly)),
     }

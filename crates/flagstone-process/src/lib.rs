@@ -7,6 +7,8 @@
 //!   init     the one static heap, built at the first call that needs it
 //!   env      FLAGSTONE_<OPTION>, FLAGSTONE_CONF → Policy
 //!   knobs    figures and knobs by name
+//!   limit    what the heap may hold, and what happens there
+//!   pressure memory pressure answered by giving back
 //!   objects  typed caches
 //!   fork     handlers around fork                 line     text without allocation
 //!   report   where the memory went, for `flagstone run`
@@ -29,8 +31,10 @@ pub mod env;
 pub mod fork;
 mod init;
 pub mod knobs;
+pub mod limit;
 pub mod line;
 pub mod objects;
+pub mod pressure;
 pub mod profile;
 pub mod report;
 pub mod start;

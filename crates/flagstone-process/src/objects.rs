@@ -10,6 +10,7 @@
 
 use crate::Linux;
 use crate::init::heap;
+use crate::limit;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use flagstone_core::base::CacheId;
@@ -148,7 +149,11 @@ fn ready() -> Option<&'static Ready<Linux>> {
 
 /// Not generic: a face has no copy of it.
 fn take(ready: &Ready<Linux>, id: CacheId) -> Option<NonNull<u8>> {
-    ready.alloc_object_of(ready.slabs().cache(id))
+    let cache = ready.slabs().cache(id);
+    match ready.alloc_object_of(cache) {
+        None if limit::is_set() => limit::alloc_object(ready, cache),
+        object => object,
+    }
 }
 
 /// # Safety

@@ -1,7 +1,7 @@
 //! A survey of a copied heap as the document that commands print.
 
 use super::world::Copied;
-use crate::cmd::run::reports::{Cache, LedgerLine, Pages, Pageset, Watermarks, Zone};
+use crate::cmd::run::reports::{Bounds, Cache, LedgerLine, Pages, Pageset, Watermarks, Zone};
 use flagstone_core::base::{CpuId, NodeId};
 use flagstone_core::heap::Ready;
 use flagstone_core::page::{PagesetSnapshot, ZoneSnapshot};
@@ -132,6 +132,21 @@ fn pageset(node: NodeId, cpu: CpuId, found: &PagesetSnapshot) -> Pageset {
     }
 }
 
+/// What bounds the heap from outside.
+pub fn bounds(gauges: &[u64; GAUGES]) -> Bounds {
+    let of = |gauge: Gauge| gauges[gauge as usize];
+    Bounds {
+        limit_bytes: of(Gauge::Limit),
+        limit_reached: of(Gauge::LimitReached),
+        limit_refused: of(Gauge::LimitRefused),
+        limit_asked: of(Gauge::LimitAsked),
+        pressure: of(Gauge::Pressure),
+        pressure_looks: of(Gauge::PressureLooks),
+        relieved: of(Gauge::Relieved),
+        relieved_bytes: of(Gauge::RelievedBytes),
+    }
+}
+
 /// Every knob that can be read, by the table that the process itself reads (`flagstone_linux::knobs`).
 pub fn knobs(ready: &Ready<Copied>, gauges: &[u64; GAUGES]) -> BTreeMap<String, u64> {
     let slabs = ready.slabs();
@@ -141,6 +156,8 @@ pub fn knobs(ready: &Ready<Copied>, gauges: &[u64; GAUGES]) -> BTreeMap<String, 
         "page_size" => Some(Copied::page_size().bytes() as u64),
         "rseq" => Some(u64::from(Copied::fast_slots())),
         "profile" => Some(gauges[Gauge::Profile as usize]),
+        "limit" => Some(gauges[Gauge::Limit as usize]),
+        "pressure" => Some(gauges[Gauge::Pressure as usize]),
         _ => None,
     };
     let named = OF_HEAP.iter().map(|knob| knob.name);

@@ -126,6 +126,7 @@ fn bytes_at(resident: &mut Resident, start: NonNull<u8>, bytes: usize) -> u64 {
 fn figures_of(target: &Target, ready: &Ready<Copied>, resident: &mut Resident) -> Reading {
     let (outside, outside_bytes) = outside(target, ready, resident);
     let rss_bytes = target.resident_bytes();
+    let gauges = target.gauges();
     let mut survey = Box::new(Survey::new());
     if !survey.take(ready, resident) {
         image::leave(CHANGED);
@@ -151,7 +152,8 @@ fn figures_of(target: &Target, ready: &Ready<Copied>, resident: &mut Resident) -
         released_bytes: survey.ledger.released,
         untouched_bytes: survey.ledger.untouched,
         pages: figures::pages(ready),
-        knobs: figures::knobs(ready, &target.gauges()),
+        bounds: figures::bounds(&gauges),
+        knobs: figures::knobs(ready, &gauges),
     }
 }
 

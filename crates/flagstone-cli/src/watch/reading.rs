@@ -3,7 +3,7 @@
 use super::image::{CHANGED, CONFLICT};
 use super::reader::{REFUSED, WORD};
 use super::target::Refusal;
-use crate::cmd::run::reports::{Cache, Kind, LedgerLine, Pages};
+use crate::cmd::run::reports::{Bounds, Cache, Kind, LedgerLine, Pages};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
@@ -39,6 +39,8 @@ pub struct Reading {
     pub released_bytes: u64,
     pub untouched_bytes: u64,
     pub pages: Pages,
+    #[serde(default)]
+    pub bounds: Bounds,
     pub knobs: BTreeMap<String, u64>,
 }
 

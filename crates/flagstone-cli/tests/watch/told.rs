@@ -105,12 +105,59 @@ fn a_profile_is_a_knob_like_any_other_and_a_renamed_library_is_found_for_one() {
     let (code, out, err) = ask(&["profile", pid, "--for", "200ms", "--interval", "64K"]);
     assert_eq!(code, Some(0), "{err}");
     assert!(out.contains("samples of 64.0 KiB"), "{out}");
-    until(|| is("0"));
+    until("the profile goes back", || is("0"));
     refused(
         &["set", pid, "profile=1"],
         &["out of its range (off, or 4K"],
     );
     refused(&["set", pid, "profile=much"], &["must be off, or 4K"]);
+}
+
+#[test]
+fn a_limit_is_set_in_a_running_process_and_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    // Asks for more and more; what it does not get it leaves.
+    let source = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+int main(void) {
+    void *at; long got = 0;
+    puts("up"); fflush(stdout);
+    for (;;) {
+        if ((at = malloc(got < 300 ? 100000 : 1000000))) {
+            if (got < 300) { memset(at, 1, 100000); got++; } else free(at);
+        }
+    }
+}"#;
+    let program = compiled(folder.path(), source);
+    let running = Running::start(on_library(&mut Command::new(program)));
+    let pid = running.pid.as_str();
+    until("it holds 30 MB", || {
+        json(&["stat", pid, "--json"])["rss_bytes"].as_u64() > Some(30_000_000)
+    });
+    let (code, out, err) = ask(&["set", "--wait", "60", pid, "limit=30M"]);
+    assert_eq!(code, Some(0), "{out}{err}");
+    until("requests meet the limit", || {
+        let bounds = &json(&["stat", pid, "--json"])["bounds"];
+        bounds["limit_refused"].as_u64() > Some(10)
+    });
+    let (_, out, _) = ask(&["stat", pid]);
+    assert!(out.contains("Limit 30.0 MiB: "), "{out}");
+    let (_, out, _) = ask(&["metrics", pid]);
+    let metric = |name: &str| out.lines().any(|line| line.starts_with(name));
+    assert!(
+        metric("flagstone_limit_bytes{") && metric("flagstone_limit_refused_total{"),
+        "{out}"
+    );
+    assert_eq!(ask(&["set", "--wait", "60", pid, "limit=off"]).0, Some(0));
+    assert_eq!(ask(&["get", pid, "limit"]).1.trim(), "0");
+    refused(&["set", pid, "limit=1K"], &["limit=1K: out of its range"]);
+    assert_eq!(ask(&["set", "--wait", "60", pid, "pressure=on"]).0, Some(0));
+    until("it looks at pressure", || {
+        let bounds = &json(&["stat", pid, "--json"])["bounds"];
+        bounds["pressure_looks"].as_u64() > Some(1)
+    });
 }
 
 #[test]

@@ -10,9 +10,8 @@
 //! another without a slow path between them does not reclaim again, but for one in `SPARED` (refusals.rs): frees
 //! that fill the sheaves at hand are not counted.
 //!
-//! Locking: none here. Every step takes its own locks one after the other, so any number of threads
-//! may be in here, and a signal handler too. On top of a lock's holder nothing is given up: what the
-//! thread below holds may be half changed.
+//! Locking: none here. Every step takes its own locks, so any number of threads may be in here, and a
+//! signal handler too; on top of a lock's holder nothing is given up: it may be half changed.
 
 use super::ready::Ready;
 use crate::slab::Engines;

@@ -53,11 +53,9 @@ impl Budget {
         self.min.max(share).min(self.most.load(Relaxed))
     }
 
-    /// Bytes that stay of free pages after a deep fall to `in_use` bytes.
-    ///
-    /// Why a 64th: a fall is followed by more frees, not by allocations; at a 32nd and less the
-    /// floor is a visible part of what is left after frees at random. A 16th of the least bound
-    /// keeps small heaps from giving back page by page.
+    /// Bytes that stay of free pages after a deep fall to `in_use` bytes. Why a 64th: more frees follow
+    /// a fall; at a 32nd the floor is a visible part of what is left after frees at random. A 16th of
+    /// the least bound keeps small heaps from giving back page by page.
     #[inline]
     #[must_use]
     pub fn floor(&self, in_use: usize) -> usize {

@@ -10,11 +10,9 @@ use crate::policy::Policy;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Retention {
-    /// Free memory that may always stay resident, in bytes.
-    ///
-    /// Why 10 MiB: a program that frees everything it has then ends within 12 MiB of its start, with
-    /// pagesets and sheaves. Doubling halves the faults of programs that swing by ten to twenty
-    /// megabytes, and doubles what idle ones keep.
+    /// Free memory that may always stay resident, in bytes. Why 10 MiB: a program that frees all it has
+    /// then ends within 12 MiB of its start, with pagesets and sheaves. Doubling halves the faults of
+    /// programs that swing by ten to twenty megabytes, and doubles what idle ones keep.
     pub min_bytes: usize,
     /// Further free memory that may stay, in 1024ths of the memory in use.
     pub share: usize,

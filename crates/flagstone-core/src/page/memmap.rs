@@ -418,8 +418,8 @@ impl Memmap {
     unsafe fn give_up_part<P: Platform>(&self, part: NonNull<u8>, from: usize, to: usize) {
         let (start, bytes) = self.range(part, from, to);
         if bytes > 0 {
-            // SAFETY: obligation 1.
-            unsafe { P::release(start, bytes) };
+            // SAFETY: obligation 1. Where the world cannot, it stays reserved.
+            let _done = unsafe { P::unmap(start, bytes) };
         }
     }
 

@@ -93,10 +93,7 @@ pub(super) struct Lists {
     pub(super) forgiven: u64,
 }
 
-/// The pageset of one CPU and zone.
-///
-/// Two lines apart from the next one, so that the prefetcher of neighbouring lines does not make
-/// CPUs share them.
+/// The pageset of one CPU and zone: two lines apart from the next one, whose prefetcher shares neighbours.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub(crate) struct Pageset {

@@ -352,6 +352,9 @@ impl<P: Platform> Zone<P> {
         let Some(mut core) = self.lock(map) else {
             return false;
         };
+        if !self.may_hold(&core, new.0 - old.0) {
+            return false;
+        }
         let wanted = pfn.plus(new);
         let mut at = pfn.plus(old);
         while at < wanted {
@@ -398,13 +401,27 @@ impl<P: Platform> Zone<P> {
     ) -> Option<Taken> {
         loop {
             if let Some(taken) = core.areas.take_up_to::<P>(map, order, most) {
-                return Some(taken);
+                if self.may_hold(core, 0) {
+                    return Some(taken);
+                }
+                core.areas
+                    .free_range::<P>(map, taken.pfn, taken.order.pages());
+                return (most > order)
+                    .then(|| self.take(core, map, order))
+                    .flatten();
             }
             let again = core.areas.gone_pages() > 0 && self.map_again(core, map);
             if !again && !self.advance(core, map) {
                 return None;
             }
         }
+    }
+
+    /// Whether the zone may hold what it does, and `more` pages.
+    fn may_hold(&self, core: &ZoneCore, more: usize) -> bool {
+        P::may_hold(self.node, || {
+            self.live(core) + core.areas.resident() + core.parked_pages + more
+        })
     }
 
     /// Makes `pages` of a taken block somebody's; answers whether they read as zero.
@@ -446,11 +463,8 @@ impl<P: Platform> Zone<P> {
         core.areas.free_range::<P>(map, pfn, pages);
     }
 
-    /// Publishes what is read without the lock, after pages left the free areas.
-    ///
-    /// A zone that fell below its high watermark says so until a free finds it above again; one
-    /// below its low watermark counts as reclaiming until it is above the high one
-    /// (docs: linux-policies 6.4).
+    /// Publishes what is read without the lock, after pages left the free areas. A zone below its high
+    /// watermark, or reclaiming below the low one, says so until it is above the high one (linux-policies 6.4).
     #[inline]
     pub(super) fn publish_alloc(&self, core: &mut ZoneCore, map: &Memmap) {
         let in_use = self.used(core);
@@ -508,10 +522,8 @@ pub(crate) fn each_run(bits: u32, mut visit: impl FnMut(usize, usize)) {
     }
 }
 
-/// Makes the pages of a block name its head, unless it is longer than [`TAILS_MAX`], and the head say
-/// how many there are.
-///
-/// The block is the caller's already, so no lock is needed (`page.tails`).
+/// Makes the pages of a block name its head, unless it is longer than [`TAILS_MAX`], and the head say how
+/// many there are. The block is the caller's already, so no lock is needed (`page.tails`).
 pub(super) fn set_tails(map: &Memmap, pfn: Pfn, pages: PageCount) {
     let head = map.descriptor(pfn);
     if pages.0 <= TAILS_MAX {

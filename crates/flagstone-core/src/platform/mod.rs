@@ -172,9 +172,13 @@ pub unsafe trait Platform: Sized + 'static {
         false
     }
 
-    /// Called by slow paths of a heap that is watched, while no lock is held: a moment to take
-    /// figures. May do nothing.
+    /// Called by slow paths of a heap that is watched, while no lock is held: a moment to take figures.
     fn observe() {}
+
+    /// Whether a node may come to hold so many pages: a limit of the user's. Asked under its zone's lock.
+    fn may_hold(_node: NodeId, _pages: impl FnOnce() -> usize) -> bool {
+        true
+    }
 
     /// Bytes of memory this process may use in all (physical memory or a container's limit).
     fn memory_limit() -> usize;

@@ -160,10 +160,7 @@ impl FlagstoneLimits {
     };
 }
 
-/// Every knob of one allocator, as data.
-///
-/// Fields are public so that a policy can be built by hand; [`Policy::parse`] and [`Policy::set`]
-/// keep them consistent.
+/// Every knob of one allocator, as data: [`Policy::parse`] and [`Policy::set`] keep it consistent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Policy {
     /// Per-CPU engine.

@@ -59,10 +59,8 @@ const FREE_HIGH_BATCH: u8 = 2;
 /// Where the steps lie that refills are from their full size.
 const STEP_SHIFT: u8 = 2;
 
-/// Doublings from the first refill of a pageset to the rule's own size; each refill takes one,
-/// and a second takes one back.
-///
-/// Why four: a CPU that comes once takes 3 pages instead of 63 and parks none of the other 60; one
+/// Doublings from the first refill of a pageset to the rule's own size; each refill takes one, and a
+/// second takes one back. Why four: a CPU that comes once takes 3 pages instead of 63 and parks none of the other 60; one
 /// that comes back pays three more visits of the zone. More halve a first refill, which is small
 /// already.
 const FIRST_STEPS: u8 = 4;

@@ -3,11 +3,13 @@
 use super::json::Json;
 use super::room::Room;
 use crate::Linux;
+use crate::beacon::GAUGES;
 use flagstone_core::base::{CpuId, NodeId};
 use flagstone_core::heap::Ready;
 use flagstone_core::page::{PagesetSnapshot, ZoneSnapshot};
 use flagstone_core::platform::Platform;
 use flagstone_core::stats::{CacheFigures, Ledger};
+use flagstone_linux::beacon::Gauge;
 use flagstone_linux::outside::Outside;
 use flagstone_linux::{clock, process, sys};
 
@@ -72,6 +74,7 @@ pub fn write(room: &mut Room, sample: &Sample<'_>) {
             kinds(json, peak_outside);
         });
         json.object("pages", |json| pages(json, sample.ready));
+        json.object("bounds", bounds);
     });
     sys::close(fd);
     if whole {
@@ -101,6 +104,22 @@ pub fn append(room: &mut Room, sample: &Sample<'_>) {
         });
     });
     sys::close(fd);
+}
+
+/// What bounds the heap from outside.
+fn bounds(json: &mut Json<'_>) {
+    for (name, gauge) in [
+        ("limit_bytes", Gauge::Limit),
+        ("limit_reached", Gauge::LimitReached),
+        ("limit_refused", Gauge::LimitRefused),
+        ("limit_asked", Gauge::LimitAsked),
+        ("pressure", Gauge::Pressure),
+        ("pressure_looks", Gauge::PressureLooks),
+        ("relieved", Gauge::Relieved),
+        ("relieved_bytes", Gauge::RelievedBytes),
+    ] {
+        json.number(name, GAUGES.get(gauge));
+    }
 }
 
 fn head(json: &mut Json<'_>, sample: &Sample<'_>, samples: u64) {

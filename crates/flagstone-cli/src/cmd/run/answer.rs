@@ -124,6 +124,9 @@ pub fn sentence(report: &Report) -> String {
         };
         text.push_str(&format!(" {when} ({}) {}.", size(end.total()), end.words()));
     }
+    if let Some(bounds) = report.bounds.sentence() {
+        text.push_str(&format!(" {bounds}"));
+    }
     text
 }
 

@@ -2,7 +2,7 @@
 
 use super::answer::{self, Shares, Try};
 use super::child::Ended;
-use super::reports::{Cache, Found, Kind, LedgerLine, Pages, Report};
+use super::reports::{Bounds, Cache, Found, Kind, LedgerLine, Pages, Report};
 use super::settings::Settings;
 use super::timeline::Timeline;
 use flagstone_core::stats::Line;
@@ -120,6 +120,7 @@ pub struct Outcome {
     pub outside_at_peak: Vec<Kind>,
     pub not_resident_at_peak: NotResident,
     pub pages: Pages,
+    pub bounds: Bounds,
     pub other_processes: Vec<Other>,
     /// Every process with its ledger, the command's own first; only with `--all`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -171,6 +172,7 @@ impl Outcome {
             outside_at_peak: main.map(|m| m.peak.outside.clone()).unwrap_or_default(),
             not_resident_at_peak: main.map(not_resident_at_peak).unwrap_or_default(),
             pages: main.map(|m| m.pages.clone()).unwrap_or_default(),
+            bounds: main.map(|m| m.bounds).unwrap_or_default(),
             other_processes: found.others.iter().map(other).collect(),
             processes: match detail {
                 Detail::EveryProcess => found

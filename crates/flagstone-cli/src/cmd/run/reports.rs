@@ -1,6 +1,7 @@
 //! What the command's processes left: one document each.
 
 use crate::exit::Failure;
+use crate::terminal::size;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::Path;
@@ -177,9 +178,56 @@ pub struct Report {
     pub untouched_bytes: u64,
     pub peak: Peak,
     pub pages: Pages,
+    #[serde(default)]
+    pub bounds: Bounds,
     /// Its samples, in order: a file of its own.
     #[serde(skip)]
     pub samples_taken: Vec<Sample>,
+}
+
+/// What bounds a heap from outside, and what came of it.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+pub struct Bounds {
+    /// What the heap may hold; 0 for no limit.
+    pub limit_bytes: u64,
+    /// Requests that met it after the heap had given back all it kept.
+    pub limit_reached: u64,
+    /// Those of them that were answered with NULL.
+    pub limit_refused: u64,
+    /// Times the program's callback was asked.
+    pub limit_asked: u64,
+    /// Whether memory pressure is answered.
+    pub pressure: u64,
+    /// Looks at it.
+    pub pressure_looks: u64,
+    /// Times memory was given back for it.
+    pub relieved: u64,
+    /// How much that was.
+    pub relieved_bytes: u64,
+}
+
+impl Bounds {
+    /// A sentence, where there is something to say.
+    pub fn sentence(&self) -> Option<String> {
+        let mut parts = Vec::new();
+        if self.limit_bytes != 0 {
+            parts.push(format!(
+                "Limit {}: {} requests met it, {} of them got NULL.",
+                size(self.limit_bytes),
+                self.limit_reached,
+                self.limit_refused
+            ));
+        }
+        if self.pressure != 0 {
+            parts.push(format!(
+                "Memory pressure: {} looks, {} times given back, {}.",
+                self.pressure_looks,
+                self.relieved,
+                size(self.relieved_bytes)
+            ));
+        }
+        (!parts.is_empty()).then(|| parts.join(" "))
+    }
 }
 
 /// One sample of a process, shortly.

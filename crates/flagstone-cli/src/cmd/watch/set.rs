@@ -22,6 +22,7 @@ use std::process::ExitCode;
   flagstone set 4711 cache.malloc-64.min_partial=0
   flagstone set 4711 cache.malloc-64.shrink=1
   flagstone set 4711 trim=64M
+  flagstone set 4711 limit=512M
   flagstone set 4711 profile=512K; flagstone set 4711 profile=off")]
 pub struct Args {
     /// A running process
@@ -114,7 +115,8 @@ pub fn run(args: &Args) -> Outcome {
 /// The number that a value's text means; `None` for none.
 fn value(knob: &str, text: &str) -> Option<u64> {
     match (knob, text) {
-        ("profile", "off") => Some(0),
+        ("profile" | "limit" | "pressure", "off") => Some(0),
+        ("pressure", "on") => Some(1),
         _ => suggest::plain_size(text).parse().ok(),
     }
 }

@@ -68,6 +68,9 @@ fn text(reading: &Reading, screen: Screen) -> String {
         size(reading.untouched_bytes)
     );
     out.push_str(&wrap(&line, screen.width, 2));
+    if let Some(bounds) = reading.bounds.sentence() {
+        out.push_str(&wrap(&bounds, screen.width, 2));
+    }
     out.push('\n');
     ledger(&mut out, reading, screen);
     caches::table_of(&mut out, &reading.caches, screen);

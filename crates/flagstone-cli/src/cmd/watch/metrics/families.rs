@@ -63,8 +63,16 @@ fn one(value: u64) -> Vec<Sample> {
     vec![(Vec::new(), value)]
 }
 
+/// A figure of a heap that has a limit.
+fn limited(r: &Reading, value: u64) -> Vec<Sample> {
+    match r.bounds.limit_bytes {
+        0 => Vec::new(),
+        _ => one(value),
+    }
+}
+
 /// All metrics; docs/metrics.md says the same, which a test compares.
-const FAMILIES: [Family; 17] = [
+const FAMILIES: [Family; 22] = [
     Family::new(
         "flagstone_process",
         "1 for each process that is read, with its version and how its slots are reached",
@@ -120,6 +128,36 @@ const FAMILIES: [Family; 17] = [
         "Blocks in use that are not resident",
         Measure::Bytes,
         |r| one(r.untouched_bytes),
+    ),
+    Family::new(
+        "flagstone_limit",
+        "What the heap may hold; none without a limit",
+        Measure::Bytes,
+        |r| limited(r, r.bounds.limit_bytes),
+    ),
+    Family::new(
+        "flagstone_limit_reached",
+        "Requests that met the limit",
+        Measure::Total,
+        |r| limited(r, r.bounds.limit_reached),
+    ),
+    Family::new(
+        "flagstone_limit_refused",
+        "Those of them that were answered with NULL",
+        Measure::Total,
+        |r| limited(r, r.bounds.limit_refused),
+    ),
+    Family::new(
+        "flagstone_pressure_relieved",
+        "Times free memory was given back for memory pressure",
+        Measure::Total,
+        |r| one(r.bounds.relieved),
+    ),
+    Family::new(
+        "flagstone_pressure_relieved_pages",
+        "Pages given back for it",
+        Measure::Total,
+        |r| one(r.bounds.relieved_bytes / r.pages.page_bytes.max(1)),
     ),
     Family::new(
         "flagstone_cache_resident",
