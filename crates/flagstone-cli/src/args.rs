@@ -25,6 +25,28 @@ impl Json {
     }
 }
 
+/// `--json[=FILE]` of commands whose own words may follow it, such as a process's number: none of them is its file.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct JsonBeside {
+    /// Write the figures as one JSON document to FILE; `-` or no FILE means standard output
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-", require_equals = true)]
+    pub json: Option<PathBuf>,
+}
+
+impl JsonBeside {
+    /// See [`Json::path`].
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        self.json.as_deref()
+    }
+
+    /// See [`Json::to_stdout`].
+    #[must_use]
+    pub fn to_stdout(&self) -> bool {
+        self.path() == Some(Path::new("-"))
+    }
+}
+
 /// `--policy A,B`, or repeated, and the knobs set on every one of them.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Policies {

@@ -103,6 +103,12 @@ static LAST_WORDS: std::sync::OnceLock<&'static str> = std::sync::OnceLock::new(
 /// Exit code of an interrupted command: as a shell counts SIGINT.
 pub const INTERRUPTED: i32 = 130;
 
+/// Ends the command at once, as interrupted. May be called in a signal handler.
+pub fn leave_now() -> ! {
+    // SAFETY: `_exit` may be called in a handler and does not return.
+    unsafe { libc::_exit(INTERRUPTED) }
+}
+
 /// From now on Ctrl-C prints `line` and ends the program with [`INTERRUPTED`]. For commands whose
 /// work so far is kept; the first call decides.
 pub fn on_interrupt(line: &'static str) {

@@ -1,12 +1,14 @@
 //! The bar that long work shows on stderr.
 
+use flagstone_sim::progress::simulated_ns;
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use std::fmt::Write;
 use std::io::IsTerminal;
 use std::time::Duration;
 
 /// A bar of `length` steps on stderr, for work of more than two seconds on a terminal; hidden
-/// elsewhere. `template` is indicatif's, with `{left}` for what is left.
+/// elsewhere. `template` is indicatif's, with `{left}` for what is left and `{simulated}` for how much
+/// virtual time all runs have behind them: a long run shows that it goes on.
 pub fn bar(length: u64, template: &str) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
@@ -17,7 +19,11 @@ pub fn bar(length: u64, template: &str) -> ProgressBar {
             // A failed write to the bar loses a word, nothing else.
             let _ = out.write_str(&left(state.pos(), state.len(), state.eta()));
         };
-        bar.set_style(style.with_key("left", left));
+        let simulated = |_: &ProgressState, out: &mut dyn Write| {
+            let _ = write!(out, "{:.1} ms simulated", simulated_ns() as f64 / 1e6);
+        };
+        let style = style.with_key("left", left);
+        bar.set_style(style.with_key("simulated", simulated));
     }
     let later = bar.clone();
     std::thread::spawn(move || {

@@ -75,12 +75,8 @@ fn bytes_are_put_down_to_the_functions_that_allocated_them() {
         .status();
     assert!(status.unwrap().success());
     let document = folder.path().join("p.json");
-    let words = [
-        "profile",
-        raw.to_str().unwrap(),
-        "--json",
-        document.to_str().unwrap(),
-    ];
+    let to = format!("--json={}", document.display());
+    let words = ["profile", &to, raw.to_str().unwrap()];
     let output = flagstone(&words);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let document = json(&document);
@@ -288,15 +284,9 @@ fn a_running_process_is_profiled_and_left_as_it_was() {
     let working = Working::start(&program);
     let pid = working.0.id().to_string();
     let document = folder.path().join("p.json");
+    let to = format!("--json={}", document.display());
     for _ in 0..2 {
-        let output = flagstone(&[
-            "profile",
-            &pid,
-            "--for",
-            "400ms",
-            "--json",
-            document.to_str().unwrap(),
-        ]);
+        let output = flagstone(&["profile", &pid, "--for", "400ms", &to]);
         let said = text(&output.stderr);
         assert!(output.status.success(), "{said}");
         let found = json(&document);

@@ -468,3 +468,113 @@ fn a_failed_run_loses_only_itself() {
         "{line}"
     );
 }
+
+#[test]
+fn an_interrupt_ends_runs_and_shows_those_that_are_done() {
+    let cache = tempfile::tempdir().unwrap();
+    let kept = || {
+        let mut folders = vec![cache.path().to_owned()];
+        let mut files = 0;
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+                match entry.path().is_dir() {
+                    true => folders.push(entry.path()),
+                    false => files += 1,
+                }
+            }
+        }
+        files
+    };
+    // The first run is short. The others would take hours.
+    let specs = cache.path().join("specs");
+    let spec = |window: &str, seed: &str| {
+        let words = [
+            "random-mix",
+            "--machine",
+            "x86-16",
+            "--tasks",
+            "2",
+            "--window",
+            window,
+        ];
+        let output = sim(&[&words[..], &["--seed", seed, "--records", "-"]].concat());
+        String::from_utf8(output.success().get_output().stdout.clone()).unwrap()
+    };
+    let short = spec("2ms", "1");
+    let long = short.replace(
+        "\\\"first_ps\\\":2000000000,",
+        "\\\"first_ps\\\":9000000000000000,",
+    );
+    let long = long.replace(
+        "\\\"last_ps\\\":2000000000,",
+        "\\\"last_ps\\\":9000000000000000,",
+    );
+    let long = long.replace("\"first_ps\":2000000000,", "\"first_ps\":9000000000000000,");
+    let long = long.replace("\"last_ps\":2000000000,", "\"last_ps\":9000000000000000,");
+    assert_ne!(short, long, "{short}");
+    std::fs::write(&specs, format!("{short}{long}")).unwrap();
+    let before = kept();
+    let call = std::process::Command::new(assert_cmd::cargo::cargo_bin("flagstone"))
+        .args(["sim", "run", "--jobs", "2", "--spec"])
+        .arg(&specs)
+        .env("XDG_CACHE_HOME", cache.path())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let began = std::time::Instant::now();
+    while kept() == before {
+        assert!(
+            began.elapsed().as_secs() < 60,
+            "the short run is never kept"
+        );
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let interrupt = std::process::Command::new("kill")
+        .args(["-INT", &call.id().to_string()])
+        .status();
+    assert!(interrupt.unwrap().success());
+    let output = call.wait_with_output().unwrap();
+    let line = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(130), "{line}");
+    assert!(
+        line.lines().count() == 1
+            && line.contains("interrupted; 1 of 2 runs are done; they are kept"),
+        "{line}"
+    );
+    let table = String::from_utf8(output.stdout).unwrap();
+    assert!(table.contains("flagstone"), "{table}");
+}
+
+#[test]
+fn a_setting_without_effect_is_said_so() {
+    let told = |policy: &str, set: &str| {
+        let words = [
+            &LEAST[..],
+            &["--policy", policy, "--set", set, "--records", "-"],
+        ]
+        .concat();
+        let output = sim(&words).success().get_output().clone();
+        (
+            String::from_utf8(output.stderr).unwrap(),
+            String::from_utf8(output.stdout).unwrap(),
+        )
+    };
+    let digest = |record: &str| {
+        let record: serde_json::Value = serde_json::from_str(record).unwrap();
+        record["digest"].clone()
+    };
+    let (_, plain) = told("flagstone", "barn_full=9");
+    for useless in ["cpu_partial=7", "cpu_partial=99"] {
+        let (said, record) = told("flagstone", useless);
+        assert!(
+            said.contains(&format!("--set {useless} has no effect on flagstone")),
+            "{said}"
+        );
+        assert_eq!(said.lines().count(), 1, "{said}");
+        let (_, other) = told("flagstone", "cpu_partial=3");
+        assert_eq!(digest(&record), digest(&other), "so it is");
+    }
+    assert!(told("flagstone", "barn_full=9").0.is_empty());
+    assert_eq!(digest(&plain), digest(&told("flagstone", "barn_full=9").1));
+}

@@ -42,7 +42,10 @@ pub fn sim(specs: &[Spec], options: &Options, done: impl Fn(&Answer) + Sync) -> 
             },
             None => Answer {
                 index,
-                run: spec.run(),
+                run: match flagstone_sim::progress::is_ended() {
+                    true => Err("interrupted".to_owned()),
+                    false => spec.run(),
+                },
                 fresh: true,
             },
         };

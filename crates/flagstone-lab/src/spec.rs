@@ -10,7 +10,7 @@
 
 use crate::names;
 use crate::tape::Recorded;
-use flagstone_core::policy::{KEYS, Policy};
+use flagstone_core::policy::{Engine, KEYS, Policy};
 use flagstone_sim::costs::MS;
 use flagstone_sim::scenario::NamedPolicy;
 use flagstone_sim::window::Plan;
@@ -384,6 +384,24 @@ impl Rules {
             names::set(&mut policy, setting)?;
         }
         Ok(policy)
+    }
+
+    /// The settings that change nothing: the policy has that value by itself, or its engine does not look at it.
+    ///
+    /// # Errors
+    /// As for [`Rules::policy`].
+    pub fn without_effect(&self) -> Result<Vec<&str>, String> {
+        let whole = self.policy()?;
+        let mut useless = Vec::new();
+        for (at, knob) in self.knobs.iter().enumerate() {
+            let mut others = self.clone();
+            others.knobs.remove(at);
+            let unused = whole.engine == Engine::Sheaf && knob.starts_with("cpu_partial=");
+            if unused || others.policy()? == whole {
+                useless.push(&**knob);
+            }
+        }
+        Ok(useless)
     }
 
     /// For people: the name, then the settings.

@@ -11,6 +11,7 @@
 //!   world · access                  the core's platform on top of it; what accesses cost
 //!   subject · workload/ · fifo      the core, and the programs that use it
 //!   scenario · window               one run, and when it is steady
+//!   progress                        how far runs are, for whoever waits
 //!   lines · cache · rcu · arena     where lines, data, deferred frees and memory are
 //!   predictor                       which of the core's branches a CPU predicts wrong
 //! ```
@@ -34,6 +35,7 @@ pub mod machine;
 mod mapping;
 mod options;
 mod predictor;
+pub mod progress;
 mod rcu;
 mod ready;
 pub mod scenario;

@@ -22,6 +22,7 @@
 
 use crate::costs::{MS, Ps};
 use crate::options::Failure;
+use crate::progress;
 use crate::tally::Totals;
 use crate::vm::Vm;
 use crate::watch::Watch;
@@ -185,6 +186,10 @@ pub fn run_steady(
     let tasks = programs.len();
     vm.run(programs, step, |vm| {
         let at = vm.now();
+        if !progress::went_on(at - looks[looks.len() - 1].at) {
+            outcome = None;
+            return None;
+        }
         looks.push(look(vm, subject, &mut watch, at));
         if vm.preparing() {
             origin = looks.len() - 1;
@@ -200,8 +205,12 @@ pub fn run_steady(
         length *= 2;
         (!enough).then_some(at + step)
     })?;
+    let why = match progress::is_ended() {
+        true => "interrupted",
+        false => "some tasks never finish their preparation",
+    };
     outcome.ok_or_else(|| Failure {
-        what: "some tasks never finish their preparation".to_owned(),
+        what: why.to_owned(),
         seed: vm.options.seed,
         at_ns: vm.now() / 1000,
         thread: 0,

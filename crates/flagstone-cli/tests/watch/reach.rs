@@ -18,7 +18,7 @@ fn sleeping(library: &Path) -> Running {
 /// A copy of the library with some bytes changed behind the magic of its beacon.
 fn doctored(folder: &Path, at: usize, bytes: &[u8]) -> std::path::PathBuf {
     let mut library = std::fs::read(library()).unwrap();
-    let magic = b"\x7fflagstone-heap\x02";
+    let magic = b"\x7fflagstone-heap\x03";
     let places: Vec<usize> = (0..library.len() - magic.len())
         .step_by(64)
         .filter(|&at| library[at..].starts_with(magic))

@@ -55,6 +55,16 @@ fn a_set_knob_is_what_get_says_afterwards() {
 }
 
 #[test]
+fn a_processs_number_behind_json_is_no_files_name() {
+    let (_folder, busy) = busy();
+    for command in ["stat", "get", "verify"] {
+        let found = json(&[command, "--json", &busy.pid]);
+        assert_eq!(found["pid"].to_string(), busy.pid, "{command}");
+    }
+    assert!(!std::path::Path::new(&busy.pid).exists());
+}
+
+#[test]
 fn a_knob_that_is_not_there_is_asked_for_and_a_bad_value_says_why() {
     let (_folder, busy) = busy();
     let pid = busy.pid.as_str();

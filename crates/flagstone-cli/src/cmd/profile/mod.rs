@@ -16,7 +16,7 @@ mod sites;
 mod symbols;
 mod view;
 
-use crate::args::Json;
+use crate::args::JsonBeside;
 use crate::exit::{Failure, Outcome};
 use crate::outfile;
 pub use folded::Of;
@@ -63,7 +63,7 @@ pub struct Args {
     #[arg(long, value_name = "WHICH", default_value = "live")]
     of: Of,
     #[command(flatten)]
-    json: Json,
+    json: JsonBeside,
     /// Places shown
     #[arg(long, value_name = "N", default_value_t = 12)]
     top: usize,

@@ -160,7 +160,10 @@ fn seeds(first: &str, count: &str) -> Result<Vec<u64>, String> {
 
 /// See [`crate::progress`].
 fn progress(runs: u64) -> ProgressBar {
-    crate::progress::bar(runs, "{bar:30} {pos}/{len} runs, {elapsed}, {left}")
+    crate::progress::bar(
+        runs,
+        "{bar:30} {pos}/{len} runs, {simulated}, {elapsed}, {left}",
+    )
 }
 
 /// A machine by name or file.

@@ -7,6 +7,7 @@ use crate::outfile;
 use flagstone_lab::table as records;
 use flagstone_lab::{Answer, Cache, Options, Record, Row, Rules, Spec, Window, names, sim, units};
 use flagstone_sim::machine::Machine;
+use flagstone_sim::progress::is_ended;
 use flagstone_sim::workload::{WORKLOADS, Workload};
 use flagstone_sim::{Placement, Vm};
 use std::path::{Path, PathBuf};
@@ -131,6 +132,7 @@ impl RunOptions {
     /// A row for each number of tasks and policy, with all seeds.
     pub(super) fn grid(&self, base: &Spec, all_tasks: &[u32]) -> Result<Request, String> {
         let policies = self.policies.rules()?;
+        tell_useless(&policies)?;
         let seeds = super::seeds(&self.seed, &self.seeds)?;
         let runs = policies.len() as u64 * all_tasks.len() as u64 * seeds.len() as u64;
         if runs > RUNS_MAX {
@@ -284,7 +286,11 @@ pub(super) fn finish(
     );
     room.map(drop).map_err(usage)?;
     let began = Instant::now();
+    crate::exit::note_interrupts(interrupted);
     let results = results(request, options);
+    if is_ended() && results.records.is_empty() {
+        return Ok(ended(request, &results, options));
+    }
     match (json.path(), options.records.as_deref()) {
         (Some(file), _) => {
             outfile::write_json("sim: --json", file, &table::document(request, &results))?
@@ -301,10 +307,45 @@ pub(super) fn finish(
     if let Some(file) = &options.plot {
         plot::draw(file, request, &results.rows)?;
     }
+    if is_ended() {
+        return Ok(ended(request, &results, options));
+    }
     for line in &results.failures {
         eprintln!("flagstone: sim: {line}");
     }
     Ok(ExitCode::from(u8::from(!results.failures.is_empty())))
+}
+
+/// Ctrl-C ends the runs that go on, and what is done is shown; a second one ends the command.
+extern "C" fn interrupted(_signal: i32) {
+    if is_ended() {
+        crate::exit::leave_now();
+    }
+    flagstone_sim::progress::end_all();
+}
+
+/// What an interrupted call says last.
+fn ended(request: &Request, results: &Results, options: &RunOptions) -> ExitCode {
+    let kept = match options.how().cache {
+        Some(_) => "; they are kept for the next call",
+        None => "",
+    };
+    let (done, all) = (results.records.len(), request.specs.len());
+    eprintln!("flagstone: sim: interrupted; {done} of {all} runs are done{kept}");
+    ExitCode::from(crate::exit::INTERRUPTED as u8)
+}
+
+/// Says which settings change nothing.
+fn tell_useless(policies: &[Rules]) -> Result<(), String> {
+    for rules in policies {
+        for knob in rules.without_effect()? {
+            eprintln!(
+                "flagstone: sim: --set {knob} has no effect on {}",
+                rules.name
+            );
+        }
+    }
+    Ok(())
 }
 
 /// Records as the file's name says.

@@ -1,7 +1,7 @@
 //! `flagstone get PID [KNOB]`: what a running process's heap is set to.
 
 use super::{document, pid, refuse};
-use crate::args::Json;
+use crate::args::JsonBeside;
 use crate::exit::{Failure, Outcome};
 use crate::suggest;
 use crate::watch::reading;
@@ -24,7 +24,7 @@ pub struct Args {
     #[arg(value_name = "KNOB")]
     knob: Option<String>,
     #[command(flatten)]
-    json: Json,
+    json: JsonBeside,
 }
 
 #[derive(Serialize)]

@@ -2,7 +2,7 @@
 
 use super::get::unknown;
 use super::{Patience, document, idle, pid, refuse};
-use crate::args::Json;
+use crate::args::JsonBeside;
 use crate::exit::{Failure, Outcome};
 use crate::suggest;
 use crate::watch::reading;
@@ -34,7 +34,7 @@ pub struct Args {
     #[command(flatten)]
     patience: Patience,
     #[command(flatten)]
-    json: Json,
+    json: JsonBeside,
 }
 
 #[derive(Serialize)]

@@ -1,7 +1,7 @@
 //! `flagstone stat PID`: where a running process's memory is.
 
 use super::{document, pid, refuse};
-use crate::args::Json;
+use crate::args::JsonBeside;
 use crate::cmd::run::reports::Kind;
 use crate::cmd::run::view::{caches, closing, number, push_table, table};
 use crate::exit::Outcome;
@@ -26,7 +26,7 @@ pub struct Args {
     #[arg(value_name = "PID", value_parser = pid())]
     pid: u32,
     #[command(flatten)]
-    json: Json,
+    json: JsonBeside,
 }
 
 /// Reads and prints.

@@ -1,7 +1,7 @@
 //! `flagstone trim PID`: a running process gives back what it does not use.
 
 use super::{Patience, document, idle, pid, refuse};
-use crate::args::Json;
+use crate::args::JsonBeside;
 use crate::exit::{Failure, Outcome};
 use crate::suggest;
 use crate::terminal::size;
@@ -34,7 +34,7 @@ pub struct Args {
     #[command(flatten)]
     patience: Patience,
     #[command(flatten)]
-    json: Json,
+    json: JsonBeside,
 }
 
 #[derive(Serialize)]

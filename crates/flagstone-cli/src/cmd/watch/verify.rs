@@ -1,7 +1,7 @@
 //! `flagstone verify PID`: whether a running process's heap keeps its own rules.
 
 use super::{document, pid, refuse};
-use crate::args::Json;
+use crate::args::JsonBeside;
 use crate::exit::Outcome;
 use crate::watch::reading;
 use serde::Serialize;
@@ -24,7 +24,7 @@ pub struct Args {
     #[arg(value_name = "PID", value_parser = pid())]
     pid: u32,
     #[command(flatten)]
-    json: Json,
+    json: JsonBeside,
 }
 
 #[derive(Serialize)]

@@ -13,7 +13,7 @@ mod sampler;
 mod sort;
 
 use super::{pid, refuse};
-use crate::args::Json;
+use crate::args::JsonBeside;
 use crate::exit::{Failure, Outcome};
 use crate::outfile;
 use crate::terminal::Screen;
@@ -58,7 +58,7 @@ pub struct Args {
     #[arg(short, long)]
     batch: bool,
     #[command(flatten)]
-    json: Json,
+    json: JsonBeside,
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
