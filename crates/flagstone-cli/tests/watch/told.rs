@@ -86,7 +86,7 @@ fn a_knob_that_is_not_there_is_asked_for_and_a_bad_value_says_why() {
     );
     refused(
         &["set", pid, "cache.malloc-64.min_partial=x"],
-        &["must be a number"],
+        &["must be 0 to 65536"],
     );
     refused(&["set", pid, "cpus"], &["expected KNOB=VALUE"]);
     refused(&["trim", pid, "--keep", "much"], &["--keep much"]);

@@ -2,7 +2,7 @@ use super::ledger::closing;
 use super::*;
 use crate::cmd::run::answer::Shares;
 use crate::cmd::run::document::{Answer, Entry, NotResident};
-use crate::cmd::run::reports::{Cache, Kind, Pages};
+use crate::cmd::run::reports::{Bounds, Cache, Kind, Pages};
 use crate::cmd::run::timeline::Timeline;
 use flagstone_core::stats::Line;
 
@@ -87,6 +87,7 @@ fn outcome() -> Outcome {
         outside_at_peak: kinds(),
         not_resident_at_peak: NotResident::default(),
         pages: Pages::default(),
+        bounds: Bounds::default(),
         other_processes: Vec::new(),
         processes: Vec::new(),
         timeline: Timeline::default(),
