@@ -104,6 +104,51 @@ fn a_full_file_ends_the_recording_with_one_line_and_not_the_program() {
     );
 }
 
+/// Runs a shell line in which `$0` is the command and `$1` a file; what the recorded one prints is what it
+/// prints alone, and there is one line about the recording's end.
+fn ends_the_recording_only(line: &str, file: &Path, reason: &str) {
+    let output = Command::new("sh")
+        .args(["-c", line, PLAN[0], lossless(file)])
+        .args(&PLAN[1..])
+        .output()
+        .expect("sh");
+    let told = text(&output.stderr);
+    assert!(output.status.success(), "{}: {told}", output.status);
+    assert_eq!(output.stdout, flagstone(&PLAN[1..]).stdout, "{told}");
+    assert_eq!(told.lines().count(), 1, "{told}");
+    assert!(
+        told.contains("recording ends") && told.contains(reason),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_limit_of_files_ends_the_recording_and_not_the_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("limited.fst");
+    let line = "ulimit -f 2; f=$1; shift; \"$0\" record --quiet -o \"$f\" -- \"$0\" \"$@\"";
+    ends_the_recording_only(line, &file, "ulimit -f");
+}
+
+#[test]
+fn a_full_disk_ends_the_recording_and_not_the_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = lossless(folder.path());
+    // A mount of its own for this shell; it goes with it.
+    let mount = format!("mount -t tmpfs -o size=4k none {disk} && ");
+    let may = Command::new("unshare")
+        .args(["-m", "sh", "-c", &format!("{mount}true")])
+        .output();
+    if !may.is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: a full disk: unshare and mount need root");
+        return;
+    }
+    let line = format!(
+        "exec unshare -m sh -c '{mount}f=$1; shift; \"$0\" record --quiet -o \"$f\" -- \"$0\" \"$@\"' \"$0\" \"$@\""
+    );
+    ends_the_recording_only(&line, &folder.path().join("full.fst"), "disk full");
+}
+
 #[test]
 fn a_cut_file_is_read_and_a_foreign_one_refused() {
     let folder = tempfile::tempdir().unwrap();

@@ -181,6 +181,19 @@ fn give(list: *mut Press) {
     }
 }
 
+/// Most bytes of a file that this process may write.
+fn limit() -> u64 {
+    let mut limit = libc::rlimit {
+        rlim_cur: libc::RLIM_INFINITY,
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    // SAFETY: memory for one limit.
+    match unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) } {
+        0 => limit.rlim_cur,
+        _ => u64::MAX,
+    }
+}
+
 fn write(bytes: &[u8]) {
     let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CLOEXEC | libc::O_NOCTTY;
     // SAFETY: a path that ends in a zero.
@@ -190,15 +203,18 @@ fn write(bytes: &[u8]) {
     }
     // SAFETY: an open file.
     let end = unsafe { libc::lseek(file, 0, libc::SEEK_END) };
-    let fits = end as u64 + bytes.len() as u64 <= BYTES_MAX.load(Ordering::Relaxed);
-    if fits {
+    let after = end as u64 + bytes.len() as u64;
+    if after > BYTES_MAX.load(Ordering::Relaxed) {
+        life::stop("the file has its full size (--max-size)");
+    } else if after > limit() {
+        // A write beyond it would raise SIGXFSZ, which ends programs that know nothing of it.
+        life::stop("the process may not write a longer file (ulimit -f)");
+    } else {
         // SAFETY: a buffer of that many bytes.
         let written = unsafe { libc::write(file, bytes.as_ptr().cast(), bytes.len()) };
         if written != bytes.len() as isize {
             life::stop("the file takes no more (is the disk full?)");
         }
-    } else {
-        life::stop("the file has its full size (--max-size)");
     }
     // SAFETY: an open file of ours.
     unsafe { libc::close(file) };

@@ -23,6 +23,11 @@ impl Hasher for Multiply {
     }
 
     #[inline]
+    fn write_u64(&mut self, value: u64) {
+        self.write_usize(value as usize);
+    }
+
+    #[inline]
     fn write_usize(&mut self, value: usize) {
         self.0 = (self.0 ^ value as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }

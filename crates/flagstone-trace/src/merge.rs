@@ -15,6 +15,7 @@
 use crate::decode::{Decoder, State};
 use crate::event::Event;
 use crate::index::{Error, Stream, StreamId, Trace, damaged};
+use core::ops::Deref;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -22,8 +23,9 @@ use std::collections::BinaryHeap;
 const HELD_MAX: usize = 256 << 20;
 
 /// One stream on its way.
-struct Cursor<'a> {
-    stream: &'a Stream,
+struct Cursor {
+    /// Its place in the trace's list of streams.
+    stream: usize,
     /// The next chunk to read.
     chunk: usize,
     payload: Vec<u8>,
@@ -34,10 +36,10 @@ struct Cursor<'a> {
 /// Time, allocations after frees, place in the list of streams.
 type Turn = Reverse<(u64, bool, usize)>;
 
-/// All events of chosen streams, oldest first.
-pub struct Merged<'a> {
-    trace: &'a Trace,
-    cursors: Vec<Cursor<'a>>,
+/// All events of chosen streams, oldest first, of a trace that `T` holds.
+pub struct Merged<T: Deref<Target = Trace>> {
+    trace: T,
+    cursors: Vec<Cursor>,
     turns: BinaryHeap<Turn>,
     /// Bytes of the cursors' payloads, and whose is dropped next.
     held: usize,
@@ -47,27 +49,37 @@ pub struct Merged<'a> {
 impl Trace {
     /// The events of all streams that `choose` answers yes to, merged by time.
     #[must_use]
-    pub fn merged(&self, mut choose: impl FnMut(&Stream) -> bool) -> Merged<'_> {
-        let cursors: Vec<_> = self
-            .streams()
-            .iter()
-            .filter(|stream| choose(stream))
-            .map(|stream| Cursor {
-                stream,
-                chunk: 0,
-                payload: Vec::new(),
-                state: State::new(stream.times.0),
-                next: None,
+    pub fn merged(&self, choose: impl FnMut(&Stream) -> bool) -> Merged<&Self> {
+        Merged::of(self, choose)
+    }
+}
+
+impl<T: Deref<Target = Trace>> Merged<T> {
+    /// The same for a trace that is held otherwise, in an `Arc` for example.
+    #[must_use]
+    pub fn of(trace: T, mut choose: impl FnMut(&Stream) -> bool) -> Self {
+        let streams = trace.streams().iter().enumerate();
+        let chosen = streams.filter(|(_, stream)| choose(stream));
+        let (cursors, firsts): (Vec<_>, Vec<_>) = chosen
+            .map(|(at, stream)| {
+                let cursor = Cursor {
+                    stream: at,
+                    chunk: 0,
+                    payload: Vec::new(),
+                    state: State::new(stream.times.0),
+                    next: None,
+                };
+                (cursor, stream.times.0)
             })
-            .collect();
+            .unzip();
         // A stream's first chunk is read when its time comes.
-        let turns = cursors
-            .iter()
+        let turns = firsts
+            .into_iter()
             .enumerate()
-            .map(|(at, cursor)| Reverse((cursor.stream.times.0, false, at)))
+            .map(|(at, first)| Reverse((first, false, at)))
             .collect();
-        Merged {
-            trace: self,
+        Self {
+            trace,
             cursors,
             turns,
             held: 0,
@@ -76,7 +88,7 @@ impl Trace {
     }
 }
 
-impl Merged<'_> {
+impl<T: Deref<Target = Trace>> Merged<T> {
     /// The next event with its time and its stream; `None` at the end.
     ///
     /// # Errors
@@ -89,7 +101,7 @@ impl Merged<'_> {
         while let Some(Reverse((time, _, at))) = self.turns.pop() {
             let event = self.cursors[at].next.take();
             let before = self.cursors[at].payload.len();
-            let read = self.cursors[at].read(self.trace)?;
+            let read = self.cursors[at].read(&self.trace)?;
             self.held = self.held + self.cursors[at].payload.len() - before;
             if self.held > HELD_MAX {
                 self.drop_payloads(at);
@@ -100,14 +112,15 @@ impl Merged<'_> {
                 self.turns.push(Reverse((next_time, allocates, at)));
             }
             if let Some(event) = event {
-                return Ok(Some((time, self.cursors[at].stream.id, event)));
+                let stream = &self.trace.streams()[self.cursors[at].stream];
+                return Ok(Some((time, stream.id, event)));
             }
         }
         Ok(None)
     }
 }
 
-impl Merged<'_> {
+impl<T: Deref<Target = Trace>> Merged<T> {
     /// Drops payloads in turn until half of the room is free; not that of the stream at `keep`.
     fn drop_payloads(&mut self, keep: usize) {
         for _ in 0..self.cursors.len() {
@@ -123,17 +136,18 @@ impl Merged<'_> {
     }
 }
 
-impl Cursor<'_> {
+impl Cursor {
     fn read(&mut self, trace: &Trace) -> Result<Option<(u64, Event)>, Error> {
+        let stream = &trace.streams()[self.stream];
         if self.payload.is_empty()
             && let Some(before) = self.chunk.checked_sub(1)
-            && let Some(place) = self.stream.chunks.get(before)
+            && let Some(place) = stream.chunks.get(before)
         {
             self.payload = trace.payload(place)?;
         }
         loop {
             let mut decoder = Decoder::resume(&self.payload, self.state.clone());
-            let place = self.chunk.checked_sub(1).map(|at| &self.stream.chunks[at]);
+            let place = self.chunk.checked_sub(1).map(|at| &stream.chunks[at]);
             let read = decoder.next().map_err(|damage| match place {
                 Some(place) => damaged(place, &damage),
                 None => Error::Foreign,
@@ -142,7 +156,7 @@ impl Cursor<'_> {
                 self.state = decoder.state();
                 return Ok(read);
             }
-            let Some(place) = self.stream.chunks.get(self.chunk) else {
+            let Some(place) = stream.chunks.get(self.chunk) else {
                 self.payload = Vec::new();
                 return Ok(None);
             };

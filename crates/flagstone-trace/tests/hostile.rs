@@ -138,6 +138,58 @@ fn a_clock_that_goes_backwards_stands_still() {
     assert_eq!(times, [100, 100, 120]);
 }
 
+/// Writes a trace of `BIG_TRACE_MIB` to `BIG_TRACE`, for measuring how readers take a long one: four
+/// streams, 100,000 live blocks, one free in eight by another stream.
+#[test]
+#[ignore = "writes a large file"]
+fn big_trace() {
+    let text = |name: &str| std::env::var(name).expect("BIG_TRACE and BIG_TRACE_MIB are set");
+    let bytes = text("BIG_TRACE_MIB").parse::<u64>().unwrap() << 20;
+    let path = text("BIG_TRACE");
+    let mut writer = Writer::new(File::create(&path).unwrap(), &header()).unwrap();
+    writer
+        .process(&flagstone_trace::Process::default())
+        .unwrap();
+    let id = |stream| StreamId {
+        process: 0,
+        image: 0,
+        stream,
+    };
+    let mut chance = 1_u64;
+    let mut below = |bound: u64| {
+        chance = chance
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (chance >> 33) % bound
+    };
+    let mut live = vec![(0_u64, 0_u32); 100_000];
+    for (time, next) in (1_u64..).zip(1_u64..) {
+        let stream = 1 + below(4) as u32;
+        let at = below(live.len() as u64) as usize;
+        let (address, owner) = live[at];
+        if address != 0 {
+            let by = if below(8) == 0 { stream } else { owner };
+            writer
+                .event(id(by), by, 300 * time, &Event::Free { address })
+                .unwrap();
+        }
+        let address = (0x7f00_0000_0000 + next * 64) ^ (below(1 << 20) << 44);
+        let request = Request {
+            size: 1 + below(2000),
+            ..Request::default()
+        };
+        live[at] = (address, stream);
+        let alloc = Event::Alloc { address, request };
+        writer
+            .event(id(stream), stream, 300 * time + 100, &alloc)
+            .unwrap();
+        if next % 100_000 == 0 && std::fs::metadata(&path).unwrap().len() >= bytes {
+            break;
+        }
+    }
+    writer.finish().unwrap();
+}
+
 /// Writes the corpus anew: `cargo test -p flagstone-trace --test hostile -- --ignored`.
 #[test]
 #[ignore = "writes fuzz/corpus/trace"]

@@ -1,9 +1,12 @@
 //! Recorded programs: what their threads, or a kernel's CPUs, asked for, on virtual CPUs.
 //!
 //! ```text
-//!   Tape: streams of steps ─► a task for each, times copies
+//!   Source ─► steps in the order of the recording ─► a queue for each stream ─► a task for each, times copies
 //!   step: pause · take an object of a cache, a block of pages | give it back
 //! ```
+//!
+//! A tape is read while it is played, so its length takes no memory. A stream that is ahead of the others
+//! waits when [`QUEUED_MAX`] steps of theirs are read and not yet played.
 //!
 //! Each copy has blocks of its own. A block that one stream takes and another gives back makes the second
 //! wait for the first, as the recorded one did. A pause is what lay between two steps of a stream; longer
@@ -14,12 +17,17 @@
 
 use super::Env;
 use crate::costs::NS;
+use crate::hash::Multiply;
 use crate::schedule::Program;
 use crate::vm::Vm;
-use core::cell::{Cell, RefCell};
+use core::cell::RefCell;
+use core::fmt::Debug;
+use core::hash::BuildHasherDefault;
 use core::ptr::NonNull;
 use flagstone_core::base::{CacheId, Order, Pfn};
+use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// Longest pause between two steps of a stream that is played, in nanoseconds.
 const GAP_NS: f64 = 20_000.0;
@@ -43,7 +51,7 @@ pub struct Step {
     /// Nanoseconds since the stream's step before.
     pub gap_ns: u32,
     /// The block's number; each is taken once.
-    pub block: u32,
+    pub block: u64,
     /// What happens.
     pub act: Act,
 }
@@ -59,35 +67,78 @@ pub struct Kind {
     pub kmalloc: bool,
 }
 
-/// A recorded program, ready to be played. Steps are checked: a block is taken once, before it is given
-/// back by the order of the recording, and given back once at most.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+/// Where the steps of a tape come from. Steps are checked there: a block is taken once, before it is given
+/// back, and given back once at most.
+pub trait Source: Send + Sync + Debug {
+    /// Begins at the first step; each copy reads for itself.
+    ///
+    /// # Errors
+    /// One line.
+    fn open(&self) -> Result<Box<dyn Steps>, String>;
+}
+
+/// Steps in the order of the recording.
+pub trait Steps {
+    /// The next step with its stream's number; `None` at the end.
+    ///
+    /// # Errors
+    /// One line.
+    fn next(&mut self) -> Result<Option<(usize, Step)>, String>;
+}
+
+/// A recorded program, ready to be played.
+#[derive(Clone, Debug)]
 pub struct Tape {
     /// Its caches.
     pub caches: Vec<Kind>,
-    /// A task each.
-    pub streams: Vec<Vec<Step>>,
-    /// How many blocks there are.
-    pub blocks: usize,
+    /// How many streams it has; a task each.
+    pub streams: usize,
     /// How often it is played at the same time.
     pub copies: u32,
     /// Objects of each cache that one copy never gives back.
     pub left: Vec<u64>,
+    /// Its steps.
+    pub source: Arc<dyn Source>,
+}
+
+impl PartialEq for Tape {
+    fn eq(&self, other: &Self) -> bool {
+        let figures = |tape: &Self| (tape.streams, tape.copies);
+        Arc::ptr_eq(&self.source, &other.source)
+            && figures(self) == figures(other)
+            && self.caches == other.caches
+    }
 }
 
 impl Tape {
     /// Tasks it takes.
     #[must_use]
     pub fn tasks(&self) -> u32 {
-        self.streams.len() as u32 * self.copies
+        self.streams as u32 * self.copies
     }
 }
 
-/// One copy's blocks: address, or page plus one; zero before it is taken.
+/// Steps of all copies that are read and not yet played.
+const QUEUED_MAX: usize = 4 << 20;
+
+/// A copy's steps on their way from the source to the streams.
+struct Dealer {
+    steps: Box<dyn Steps>,
+    queues: Vec<VecDeque<Step>>,
+    queued: usize,
+    most: usize,
+    ended: bool,
+}
+
+/// One copy's blocks and steps.
 struct Copy {
-    blocks: Vec<Cell<usize>>,
+    /// Blocks that live: address, or page plus one.
+    places: RefCell<HashMap<u64, usize, BuildHasherDefault<Multiply>>>,
     /// Streams that wait for a block.
-    waiting: RefCell<Vec<(u32, u32)>>,
+    waiting: RefCell<Vec<(u32, u64)>>,
+    dealer: RefCell<Dealer>,
+    /// Streams that wait until others have played what is queued for them.
+    ahead: RefCell<Vec<u32>>,
 }
 
 pub(super) fn make<'a>(env: &'a Env<'a>) -> Vec<(u32, Program<'a>)> {
@@ -103,14 +154,26 @@ pub(super) fn make<'a>(env: &'a Env<'a>) -> Vec<(u32, Program<'a>)> {
     let mut programs: Vec<(u32, Program<'a>)> = Vec::new();
     let mut cpus = env.cpus.iter();
     for _ in 0..tape.copies {
+        let steps = match tape.source.open() {
+            Ok(steps) => steps,
+            Err(line) => env.vm.fail(line),
+        };
         let copy = Rc::new(Copy {
-            blocks: vec![Cell::new(0); tape.blocks],
+            places: RefCell::default(),
             waiting: RefCell::default(),
+            dealer: RefCell::new(Dealer {
+                steps,
+                queues: vec![VecDeque::new(); tape.streams],
+                queued: 0,
+                most: (QUEUED_MAX / tape.copies as usize).max(1 << 10),
+                ended: false,
+            }),
+            ahead: RefCell::default(),
         });
-        for (stream, &cpu) in tape.streams.iter().zip(cpus.by_ref()) {
+        for (stream, &cpu) in (0..tape.streams).zip(cpus.by_ref()) {
             let (copy, caches) = (Rc::clone(&copy), Rc::clone(&caches));
             let program: Program<'a> = Box::new(move |vm: &Vm| {
-                for step in stream {
+                while let Some(step) = next(vm, &copy, stream) {
                     vm.spend((u64::from(step.gap_ns) * NS).min(longest));
                     if vm.stopping() {
                         return;
@@ -125,8 +188,63 @@ pub(super) fn make<'a>(env: &'a Env<'a>) -> Vec<(u32, Program<'a>)> {
     programs
 }
 
-fn play(vm: &Vm, env: &Env<'_>, copy: &Copy, caches: &[CacheId], step: &Step) {
-    let block = &copy.blocks[step.block as usize];
+/// A stream's next step; `None` at its end, and when the run is stopped.
+fn next(vm: &Vm, copy: &Copy, stream: usize) -> Option<Step> {
+    loop {
+        let mut dealer = copy.dealer.borrow_mut();
+        if let Some(step) = dealer.queues[stream].pop_front() {
+            dealer.queued -= 1;
+            let has_room = dealer.queued == dealer.most / 2;
+            drop(dealer);
+            if has_room {
+                wake(vm, copy);
+            }
+            return Some(step);
+        }
+        if dealer.ended {
+            return None;
+        }
+        if let Err(line) = dealer.deal(stream) {
+            drop(dealer);
+            vm.fail(line);
+        }
+        let (ended, found) = (dealer.ended, !dealer.queues[stream].is_empty());
+        drop(dealer);
+        if ended {
+            wake(vm, copy);
+        } else if !found {
+            copy.ahead.borrow_mut().push(vm.current());
+            vm.park();
+            if vm.stopping() {
+                return None;
+            }
+        }
+    }
+}
+
+/// Wakes the streams that waited for room.
+fn wake(vm: &Vm, copy: &Copy) {
+    for stream in copy.ahead.take() {
+        vm.release_spinner(stream);
+    }
+}
+
+impl Dealer {
+    /// Reads until `stream` has a step, the queues are full, or the tape ends.
+    fn deal(&mut self, stream: usize) -> Result<(), String> {
+        while self.queues[stream].is_empty() && self.queued < self.most {
+            let Some((at, step)) = self.steps.next()? else {
+                self.ended = true;
+                return Ok(());
+            };
+            self.queues[at].push_back(step);
+            self.queued += 1;
+        }
+        Ok(())
+    }
+}
+
+fn play(vm: &Vm, env: &Env<'_>, copy: &Copy, caches: &[CacheId], step: Step) {
     match step.act {
         Act::Take(cache) => {
             let object = env.subject.alloc(vm, caches[usize::from(cache)]);
@@ -138,14 +256,14 @@ fn play(vm: &Vm, env: &Env<'_>, copy: &Copy, caches: &[CacheId], step: &Step) {
             taken(vm, copy, step.block, pfn.0 as usize + 1);
         }
         Act::Give(cache) => {
-            let address = wait(vm, copy, block, step.block);
+            let address = wait(vm, copy, step.block);
             if let Some(object) = NonNull::new(address as *mut u8) {
                 // SAFETY: the block was taken from this cache, and the tape gives it back once.
                 unsafe { env.subject.free(vm, caches[usize::from(cache)], object) };
             }
         }
         Act::GivePages(order) => {
-            let page = wait(vm, copy, block, step.block);
+            let page = wait(vm, copy, step.block);
             if page > 0 {
                 // SAFETY: the block was taken with this order, and the tape gives it back once.
                 unsafe {
@@ -162,8 +280,8 @@ fn order_of(order: u8) -> Order {
 }
 
 /// Notes where a block is, and wakes the stream that waits for it.
-fn taken(vm: &Vm, copy: &Copy, block: u32, place: usize) {
-    copy.blocks[block as usize].set(place);
+fn taken(vm: &Vm, copy: &Copy, block: u64, place: usize) {
+    copy.places.borrow_mut().insert(block, place);
     let mut waiting = copy.waiting.borrow_mut();
     if let Some(at) = waiting.iter().position(|(_, wanted)| *wanted == block) {
         let (stream, _) = waiting.swap_remove(at);
@@ -173,11 +291,16 @@ fn taken(vm: &Vm, copy: &Copy, block: u32, place: usize) {
 }
 
 /// Where the block is, once it is; zero when the run is stopped before.
-fn wait(vm: &Vm, copy: &Copy, place: &Cell<usize>, block: u32) -> usize {
+fn wait(vm: &Vm, copy: &Copy, block: u64) -> usize {
     vm.sync();
-    while place.get() == 0 && !vm.stopping() {
+    loop {
+        if let Some(place) = copy.places.borrow_mut().remove(&block) {
+            return place;
+        }
+        if vm.stopping() {
+            return 0;
+        }
         copy.waiting.borrow_mut().push((vm.current(), block));
         vm.park();
     }
-    place.replace(0)
 }

@@ -61,19 +61,15 @@ pub fn record(span: Duration, output: &Path) -> Result<(), Failure> {
             "record: --kernel: {what}: {error}; it needs root and tracefs (mount -t tracefs nodev /sys/kernel/tracing)"
         ))
     };
-    let before = slabinfo();
     let instance = Instance::new().map_err(|error| told("tracefs", error))?;
     let mut text =
         tempfile::NamedTempFile::new().map_err(|error| told("a temporary file", error))?;
-    instance
+    let slabs = instance
         .copy(span, text.as_file_mut())
         .map_err(|error| told("reading events", error))?;
     let lost = instance.lost();
     drop(instance);
-    let after = slabinfo();
-    let options = Options {
-        slabs: before.zip(after),
-    };
+    let options = Options { slabs };
     import::import(text.path(), output, &options, "record --kernel")?;
     if lost > 0 {
         eprintln!(
@@ -93,6 +89,8 @@ impl Instance {
         let folder = Path::new(place).join(name);
         fs::create_dir(&folder)?;
         let instance = Self { folder };
+        // What the making of the instance allocates is no part of the recording.
+        instance.set("tracing_on", "0")?;
         instance.set("buffer_size_kb", &RING_KIB.to_string())?;
         // Plain pointers where the kernel can; hashed ones serve as well.
         let _ = instance.set("options/hash-ptr", "0");
@@ -112,27 +110,31 @@ impl Instance {
         fs::write(self.folder.join(file), value)
     }
 
-    /// Copies what the kernel prints for so long.
-    fn copy(&self, span: Duration, out: &mut File) -> io::Result<()> {
+    /// Copies what the kernel prints for so long; the caches at the beginning and at the end.
+    fn copy(&self, span: Duration, out: &mut File) -> io::Result<Option<(String, String)>> {
         use std::os::unix::fs::OpenOptionsExt;
         let mut pipe = fs::OpenOptions::new()
             .read(true)
             .custom_flags(libc::O_NONBLOCK)
             .open(self.folder.join("trace_pipe"))?;
+        let before = slabinfo();
+        let mut after = None;
+        self.set("tracing_on", "1")?;
         let began = Instant::now();
         let mut buffer = vec![0; 1 << 20];
         let mut on = true;
         loop {
             if on && began.elapsed() >= span {
                 self.set("tracing_on", "0")?;
+                after = slabinfo();
                 on = false;
             }
             match pipe.read(&mut buffer) {
-                Ok(0) if !on => return Ok(()),
+                Ok(0) if !on => return Ok(before.zip(after)),
                 Ok(bytes) => out.write_all(&buffer[..bytes])?,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     if !on {
-                        return Ok(());
+                        return Ok(before.zip(after));
                     }
                     std::thread::sleep(PAUSE.min(span.saturating_sub(began.elapsed())));
                 }

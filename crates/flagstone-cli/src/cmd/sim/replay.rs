@@ -7,6 +7,8 @@ use crate::terminal::unpadded;
 use comfy_table::{CellAlignment, Table, presets};
 use flagstone_lab::tape::{About, Recorded, tape};
 use flagstone_lab::{Row, Rules, Spec};
+use flagstone_trace::header::Level;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// Run a recorded trace on virtual CPUs under policies.
@@ -16,7 +18,9 @@ use std::path::PathBuf;
 /// Where a block crosses from one stream to another, the second waits for the first. Pauses are those of
 /// the recording, cut at 20 us (--think says another bound). A program's blocks lie in the policy's size
 /// classes; a kernel's objects in caches of their names, with one line for each at the end, as
-/// /proc/slabinfo has them. The run ends with the trace.
+/// /proc/slabinfo has them. A trace of `flagstone record --kernel` begins with caches as full as they were,
+/// and its end is compared with the kernel's. The run ends with the trace. A trace is read while it is played;
+/// its length takes no memory.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   flagstone record -o app.fst -- python3 app.py
@@ -39,13 +43,12 @@ pub struct ReplayArgs {
 
 pub(super) fn run(args: &ReplayArgs) -> Outcome {
     let (request, about) = check(args).map_err(|line| usage(format!("replay: {line}")))?;
-    let kernel = about.kernel;
     finish(&request, &args.options, args.options.json(), |rows| {
         for line in &about.left_out {
             println!("left out: {line}");
         }
-        if kernel {
-            slabinfo(rows);
+        if about.kernel {
+            slabinfo(rows, &about);
         }
     })
 }
@@ -78,8 +81,13 @@ fn check(args: &ReplayArgs) -> Result<(Request, About), String> {
     Ok((request, about))
 }
 
-/// Caches when the trace has ended, in the kernel's columns.
-fn slabinfo(rows: &[Row]) {
+/// Caches when the trace has ended, in the kernel's columns, beside what the kernel had.
+fn slabinfo(rows: &[Row], about: &About) {
+    let recorded: BTreeMap<&str, Level> = about
+        .caches
+        .iter()
+        .filter_map(|cache| Some((cache.name.as_str(), cache.after?)))
+        .collect();
     for row in rows {
         println!(
             "\ncaches under {}, {} tasks, at the end of the trace",
@@ -87,21 +95,30 @@ fn slabinfo(rows: &[Row]) {
         );
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
-        table.set_header(["name", "active objs", "num objs", "num slabs"]);
+        let mut head = vec!["name", "active objs", "num objs", "num slabs"];
+        if !recorded.is_empty() {
+            head.extend(["kernel's objs", "its slabs", "off"]);
+        }
+        table.set_header(head);
+        let mut near = Near::default();
         for (name, slabs) in &row.details {
             let Some(cache) = name.strip_prefix("slabs ") else {
                 continue;
             };
-            let figure = |what: &str| {
-                let value = row.details.get(&format!("{what} {cache}"));
-                value.map_or("-".to_owned(), |value| format!("{value:.0}"))
-            };
-            table.add_row([
+            let figure = |what: &str| row.details.get(&format!("{what} {cache}"));
+            let shown = |what| figure(what).map_or("-".to_owned(), |value| format!("{value:.0}"));
+            let mut cells = vec![
                 cache.to_owned(),
-                figure("active"),
-                figure("objects"),
+                shown("active"),
+                shown("objects"),
                 format!("{slabs:.0}"),
-            ]);
+            ];
+            if let Some(level) = recorded.get(cache) {
+                let objects = figure("objects").copied().unwrap_or(0.0);
+                let off = near.add(level, objects, *slabs, row.tasks);
+                cells.extend([level.objects.to_string(), level.slabs.to_string(), off]);
+            }
+            table.add_row(cells);
         }
         for (index, column) in table.column_iter_mut().enumerate() {
             column.set_padding((0, 2));
@@ -110,5 +127,54 @@ fn slabinfo(rows: &[Row]) {
             }
         }
         println!("{}", unpadded(&table));
+        if near.caches > 0 {
+            println!("{}", near.line());
+        }
+    }
+}
+
+/// How near caches came to the kernel's.
+#[derive(Default)]
+struct Near {
+    caches: u32,
+    within: u32,
+    /// Those, and those that are off by no more than a slab for each CPU.
+    nearly: u32,
+    objects: [f64; 2],
+    slabs: [f64; 2],
+}
+
+impl Near {
+    /// Adds a cache; by how much its objects or slabs are off, whichever is more.
+    fn add(&mut self, level: &Level, objects: f64, slabs: f64, cpus: u32) -> String {
+        let (theirs, their_slabs) = (level.objects as f64, level.slabs as f64);
+        let off = |ours: f64, theirs: f64| (ours - theirs) / theirs.max(1.0) * 100.0;
+        let both = [off(objects, theirs), off(slabs, their_slabs)];
+        let most = if both[0].abs() > both[1].abs() {
+            both[0]
+        } else {
+            both[1]
+        };
+        self.caches += 1;
+        let within = most.abs() <= 5.0;
+        self.within += u32::from(within);
+        self.nearly += u32::from(within || (slabs - their_slabs).abs() <= f64::from(cpus));
+        self.objects = [self.objects[0] + objects, self.objects[1] + theirs];
+        self.slabs = [self.slabs[0] + slabs, self.slabs[1] + their_slabs];
+        format!("{most:+.1} %")
+    }
+
+    fn line(&self) -> String {
+        format!(
+            "within 5 % of the kernel's objects and slabs: {} of {} caches; those and others within a slab for \
+             each CPU: {}; all objects {:.0} for {:.0}, all slabs {:.0} for {:.0}",
+            self.within,
+            self.caches,
+            self.nearly,
+            self.objects[0],
+            self.objects[1],
+            self.slabs[0],
+            self.slabs[1]
+        )
     }
 }

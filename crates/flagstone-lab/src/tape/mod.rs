@@ -10,23 +10,23 @@
 //!   a block of the highest order is several. A kernel's objects lie in caches of their names.
 //! - A kernel's page events contain those of its slabs. Where a capture has objects, page events are left
 //!   out, unless they are asked for.
+//! - The file is read twice: once for its caches and counts, once while it is played. Memory goes with the
+//!   blocks that live, not with the file's length.
+//! - A kernel's caches begin as full as /proc/slabinfo had them, where the trace has that.
 //! - Frees of blocks older than the trace are counted and left out.
+
+mod reader;
 
 use crate::spec::Spec;
 use flagstone_core::base::PageSize;
-use flagstone_core::policy::{Policy, SizeClasses};
-use flagstone_sim::workload::tape::{Act, Kind, Step, Tape};
+use flagstone_core::policy::Policy;
+use flagstone_sim::workload::tape::{Act, Steps, Tape};
+use flagstone_trace::header::Cache;
 use flagstone_trace::{Error, Event, Trace};
+use reader::{Reader, Recording, Rules};
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
-
-/// Most steps of a tape: each takes twelve bytes.
-const STEPS_MAX: usize = 100_000_000;
-
-/// The highest order of a block of pages.
-const ORDER_MAX: u8 = 10;
 
 /// A recorded trace in a spec. Its identity is its contents; the file says where they are.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -53,6 +53,8 @@ pub struct About {
     pub kernel: bool,
     /// Its events.
     pub events: u64,
+    /// A kernel's caches, as they were before and after.
+    pub caches: Vec<Cache>,
     /// What was left out, in words; empty if nothing.
     pub left_out: Vec<String>,
 }
@@ -72,6 +74,7 @@ impl Recorded {
             streams: trace.streams().len() as u32,
             kernel: trace.header().allocator == "kernel",
             events: trace.events(),
+            caches: trace.header().caches.clone(),
             left_out: Vec::new(),
         };
         let recorded = Self {
@@ -84,35 +87,10 @@ impl Recorded {
     }
 }
 
-/// A block on the way: its number and how it is given back.
-#[derive(Clone, Copy)]
-struct Block {
-    number: u32,
-    give: Act,
-}
-
-/// The tape on the way.
-struct Maker<'a> {
-    classes: SizeClasses,
-    page: PageSize,
-    kernel: bool,
-    pages: bool,
-    sites: &'a [String],
-    caches: HashMap<(u32, usize), u16>,
-    tape: Tape,
-    /// By process and address; of pages, by number.
-    live: HashMap<(u32, u64), Vec<Block>>,
-    page_blocks: HashMap<u64, Block>,
-    last_ns: Vec<f64>,
-    unknown: u64,
-    page_events: u64,
-    steps: usize,
-}
-
 /// The tape that `spec` plays, for its tasks and its policy's size classes, and what was left out.
 ///
 /// # Errors
-/// One line: a file that is damaged or not the one of the spec, or too long.
+/// One line: a file that is damaged or not the one of the spec.
 pub fn tape(spec: &Spec) -> Result<(Arc<Tape>, About), String> {
     let recorded = spec
         .workload
@@ -132,39 +110,33 @@ pub fn tape(spec: &Spec) -> Result<(Arc<Tape>, About), String> {
     let trace = Trace::open(file).map_err(|error| format!("{}: {error}", recorded.file))?;
     let policy: Policy = spec.policy.policy()?;
     let page = spec.machine.topology.page_size;
-    let mut maker = Maker {
+    let places = trace.streams().iter().enumerate();
+    let rules = Rules {
         classes: policy.size_classes,
         page: PageSize::new(page).ok_or_else(|| format!("pages of {page} bytes"))?,
         kernel: about.kernel,
         pages: recorded.pages || !has_objects(&trace)?,
-        sites: &trace.header().sites,
-        caches: HashMap::new(),
-        tape: Tape {
-            streams: vec![Vec::new(); tasks],
-            copies,
-            ..Tape::default()
-        },
-        live: HashMap::new(),
-        page_blocks: HashMap::new(),
-        last_ns: vec![f64::NAN; tasks],
-        unknown: 0,
-        page_events: 0,
-        steps: 0,
+        places: places.map(|(at, stream)| (stream.id, at % tasks)).collect(),
+        tasks,
     };
-    let places: HashMap<_, _> = trace
-        .streams()
-        .iter()
-        .enumerate()
-        .map(|(at, stream)| (stream.id, at % tasks))
-        .collect();
-    let mut merged = trace.merged(|_| true);
-    while let Some((time, stream, event)) = merged
-        .next()
-        .map_err(|error| format!("{}: {error}", recorded.file))?
-    {
-        let at = (trace.ns(time), places[&stream]);
-        maker.event(at, stream.process, event)?;
+    let recording = Recording {
+        trace: Arc::new(trace),
+        rules: Arc::new(rules),
+        file: recorded.file.clone(),
+    };
+    // Once through, for what must be known before the first step.
+    let mut reader = Reader::new(&recording)?;
+    let mut left: Vec<u64> = Vec::new();
+    while let Some((_, step)) = reader.next()? {
+        left.resize(reader.maker.kinds.len(), 0);
+        match step.act {
+            Act::Take(cache) => left[usize::from(cache)] += 1,
+            Act::Give(cache) => left[usize::from(cache)] -= 1,
+            Act::TakePages(_) | Act::GivePages(_) => {}
+        }
     }
+    let maker = reader.maker;
+    left.resize(maker.kinds.len(), 0);
     if maker.unknown > 0 {
         about.left_out.push(format!(
             "{} frees of blocks older than the trace",
@@ -177,7 +149,14 @@ pub fn tape(spec: &Spec) -> Result<(Arc<Tape>, About), String> {
             maker.page_events
         ));
     }
-    Ok((Arc::new(maker.tape), about))
+    let tape = Tape {
+        caches: maker.kinds,
+        streams: tasks,
+        copies,
+        left,
+        source: Arc::new(recording),
+    };
+    Ok((Arc::new(tape), about))
 }
 
 /// Whether a trace has objects at all.
@@ -198,155 +177,6 @@ fn has_objects(trace: &Trace) -> Result<bool, String> {
         }
     }
     Ok(false)
-}
-
-impl Maker<'_> {
-    fn event(&mut self, at: (f64, usize), process: u32, event: Event) -> Result<(), String> {
-        match event {
-            Event::Alloc { address, request } if address != 0 => {
-                self.take(at, (process, address), request.size, request.site)?;
-            }
-            Event::Free { address } => self.give(at, (process, address))?,
-            Event::Realloc { old, new, size } if new != 0 => {
-                self.give(at, (process, old))?;
-                self.take(at, (process, new), size, 0)?;
-            }
-            Event::PageAlloc { .. } | Event::PageFree { .. } if !self.pages => {
-                self.page_events += 1
-            }
-            Event::PageAlloc { pfn, order, .. } => {
-                let order = order.min(ORDER_MAX);
-                if let Some(block) = self.page_blocks.remove(&pfn) {
-                    // Freed without an event.
-                    self.step(at, block.number, block.give)?;
-                }
-                let block = self.block(at, Act::TakePages(order), Act::GivePages(order))?;
-                self.page_blocks.insert(pfn, block);
-            }
-            Event::PageFree { pfn, .. } => match self.page_blocks.remove(&pfn) {
-                Some(block) => self.step(at, block.number, block.give)?,
-                None => self.unknown += 1,
-            },
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn take(
-        &mut self,
-        at: (f64, usize),
-        key: (u32, u64),
-        size: u64,
-        site: u32,
-    ) -> Result<(), String> {
-        if self.live.contains_key(&key) {
-            self.give(at, key)?;
-        }
-        let size = usize::try_from(size).unwrap_or(usize::MAX).max(1);
-        let name = site
-            .checked_sub(1)
-            .and_then(|site| self.sites.get(site as usize));
-        let class = match (self.kernel, name) {
-            (true, Some(name)) => Some(
-                name.strip_prefix("kmalloc-")
-                    .and_then(|size| size.parse().ok())
-                    .unwrap_or(size),
-            ),
-            _ => self.classes.class_for(size, self.page),
-        };
-        let most = self.classes.max_bytes(self.page);
-        let mut blocks = Vec::new();
-        match class {
-            Some(class) if class <= most || self.kernel => {
-                let cache = self.cache(site, class)?;
-                blocks.push(self.block(at, Act::Take(cache), Act::Give(cache))?);
-            }
-            _ => {
-                let mut pages = size.div_ceil(self.page.bytes());
-                while pages > 0 {
-                    let order = (pages.next_power_of_two().trailing_zeros() as u8).min(ORDER_MAX);
-                    blocks.push(self.block(at, Act::TakePages(order), Act::GivePages(order))?);
-                    pages = pages.saturating_sub(1 << order);
-                }
-            }
-        }
-        self.live.insert(key, blocks);
-        Ok(())
-    }
-
-    fn give(&mut self, at: (f64, usize), key: (u32, u64)) -> Result<(), String> {
-        match self.live.remove(&key) {
-            Some(blocks) => blocks
-                .into_iter()
-                .try_for_each(|block| self.step(at, block.number, block.give)),
-            None => {
-                self.unknown += u64::from(key.1 != 0);
-                Ok(())
-            }
-        }
-    }
-
-    /// A kernel's cache by its name, with the size of its first object; a program's by its class.
-    fn cache(&mut self, site: u32, class: usize) -> Result<u16, String> {
-        let key = if self.kernel { (site, 0) } else { (0, class) };
-        if let Some(&known) = self.caches.get(&key) {
-            return Ok(known);
-        }
-        let number = u16::try_from(self.tape.caches.len())
-            .ok()
-            .filter(|number| *number < 200);
-        let number =
-            number.ok_or("more than 200 caches, which is what a simulated kernel has room for")?;
-        let name = match self.kernel {
-            true => site
-                .checked_sub(1)
-                .and_then(|site| self.sites.get(site as usize))
-                .cloned(),
-            false => None,
-        };
-        let name = name.unwrap_or_else(|| format!("kmalloc-{class}"));
-        self.tape.left.push(0);
-        self.tape.caches.push(Kind {
-            kmalloc: name.starts_with("kmalloc-"),
-            size: class,
-            name,
-        });
-        self.caches.insert(key, number);
-        Ok(number)
-    }
-
-    fn block(&mut self, at: (f64, usize), take: Act, give: Act) -> Result<Block, String> {
-        let number = u32::try_from(self.tape.blocks).map_err(|_| "more than 2^32 blocks")?;
-        self.tape.blocks += 1;
-        self.step(at, number, take)?;
-        Ok(Block { number, give })
-    }
-
-    fn step(&mut self, (ns, task): (f64, usize), block: u32, act: Act) -> Result<(), String> {
-        self.steps += 1;
-        if self.steps > STEPS_MAX {
-            return Err(format!(
-                "more than {STEPS_MAX} steps; `flagstone trace cut` makes a part of it"
-            ));
-        }
-        match act {
-            Act::Take(cache) => self.tape.left[usize::from(cache)] += 1,
-            Act::Give(cache) => self.tape.left[usize::from(cache)] -= 1,
-            Act::TakePages(_) | Act::GivePages(_) => {}
-        }
-        let last = core::mem::replace(&mut self.last_ns[task], ns);
-        let gap = if last.is_nan() {
-            0.0
-        } else {
-            (ns - last).max(0.0)
-        };
-        self.tape.streams[task].push(Step {
-            gap_ns: gap.min(f64::from(u32::MAX)) as u32,
-            block,
-            act,
-        });
-        Ok(())
-    }
 }
 
 #[cfg(test)]
@@ -433,7 +263,7 @@ mod tests {
         let file = recorded(folder.path(), "glibc", &[]);
         let one = spec(&file, "flagstone", 1);
         let (made, about) = tape(&one).unwrap();
-        assert_eq!((made.streams.len(), about.kernel), (2, false));
+        assert_eq!((made.streams, about.kernel), (2, false));
         assert!(
             about.left_out[0].starts_with("200 frees"),
             "{:?}",
