@@ -262,6 +262,14 @@ fn row(event: &Event) -> (&'static str, Row) {
         Event::Fork { child } => ("fork", sized(u64::from(child))),
         Event::Exit => ("exit", none()),
         Event::Trim { keep } => ("trim", sized(keep)),
+        Event::Resident { heap, .. } => ("resident", sized(heap)),
+        Event::Extent { address, bytes } => (
+            "extent",
+            Row {
+                address: Some(address),
+                ..sized(bytes)
+            },
+        ),
         Event::Lost { count } => ("lost", sized(count)),
     }
 }

@@ -4,22 +4,15 @@
 //! handed out, in the file's time, before it was given up.
 
 use crate::stream::{note, note_at};
-use crate::{life, next};
+use crate::{life, look, next};
 use core::ffi::c_void;
 use core::ptr::null_mut;
 use flagstone_trace::{Event, Request, clock};
 
-/// A block whose address has these low bits at most may begin at a page: for such blocks it is asked
-/// how much of them was ever touched.
-const NEAR_PAGE_START: usize = 0x40;
-
-/// Blocks of fewer bytes are taken for touched. Why 256 KiB: programs write to nearly all of smaller
-/// ones, and the question costs a system call.
-const QUESTIONED_BYTES: usize = 256 << 10;
-
 #[inline]
 fn allocated(address: *mut c_void, request: Request) -> *mut c_void {
     if life::recording() && life::sampled(address) {
+        look::made(address as usize, request.size as usize);
         note(&Event::Alloc {
             address: address as u64,
             request,
@@ -62,41 +55,23 @@ fn freed(address: *mut c_void) {
     });
 }
 
+/// Notes what of a large block was touched.
 #[inline]
 fn touched(address: *mut c_void) {
-    if address as usize & 0xfff <= NEAR_PAGE_START {
-        touched_slowly(address);
+    let size = look::gone(address as usize);
+    if size != 0 {
+        touched_slowly(address, size);
     }
 }
 
 #[cold]
 #[inline(never)]
-fn touched_slowly(address: *mut c_void) {
-    // SAFETY: a live block of the program's.
-    let size = unsafe { next::usable_size(address) }.unwrap_or(0);
-    if size < QUESTIONED_BYTES {
-        return;
+fn touched_slowly(address: *mut c_void, size: usize) {
+    if let Some(pages) = look::touched(address as usize, size) {
+        note(&Event::Touched {
+            bytes: (pages as u64) << 12,
+        });
     }
-    let (start, end) = (
-        address as usize & !0xfff,
-        (address as usize + size) & !0xfff,
-    );
-    let mut pages = 0;
-    let mut at = start;
-    while at < end {
-        let mut present = [0_u8; 4096];
-        let bytes = (end - at).min(present.len() << 12);
-        // SAFETY: mapped addresses of the block, and a byte for each page.
-        let result = unsafe { libc::mincore(at as *mut c_void, bytes, present.as_mut_ptr()) };
-        if result != 0 {
-            return;
-        }
-        pages += present.iter().filter(|&&page| page & 1 != 0).count();
-        at += bytes;
-    }
-    note(&Event::Touched {
-        bytes: (pages as u64) << 12,
-    });
 }
 
 /// `malloc`, passed on.
@@ -173,6 +148,9 @@ fn resized(before: u64, old: *mut c_void, new: *mut c_void, size: usize) {
     if size == 0 && new.is_null() {
         note_at(before, &Event::Free { address: from });
     } else if of_sample && (stays || life::sampled(new)) {
+        if !new.is_null() {
+            look::made(to as usize, size);
+        }
         note(&Event::Realloc {
             old: from,
             new: to,

@@ -6,6 +6,7 @@
 //!               stream       one buffer per thread, no lock                           stream.rs
 //!                  │ 64 KiB of events
 //!               sink         zstd, one append to the file                             sink.rs
+//!   look, ranges: resident memory now and then, of the allocator and of the rest
 //!   life: start, fork, thread exit, process exit      tls: which stream is mine
 //! ```
 //!
@@ -20,7 +21,9 @@ mod cxx;
 mod hooks;
 mod life;
 mod line;
+mod look;
 mod next;
+mod ranges;
 mod sink;
 mod stream;
 mod tls;

@@ -10,7 +10,7 @@
 
 use crate::line::say;
 use crate::stream::{self, ALL, Stream};
-use crate::{next, sink, tls};
+use crate::{look, next, ranges, sink, tls};
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_void};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -115,7 +115,7 @@ extern "C" fn construct() {
     unsafe { libc::syscall(libc::SYS_membarrier, REGISTER_PRIVATE_EXPEDITED, 0, 0) };
     begin_process();
     RECORDING.store(true, Ordering::Release);
-    describe();
+    describe(false);
 }
 
 fn number(name: &CStr, default: u64) -> u64 {
@@ -136,13 +136,14 @@ fn begin_process() {
     IMAGE.store(clock::now() as u32 | 1, Ordering::Relaxed);
 }
 
-fn describe() {
+/// Tells the file of this process, and whether it began as a copy of its parent.
+fn describe(forked: bool) {
     let mut name = [0 as c_char; 17];
     // SAFETY: room for sixteen bytes and a zero.
     unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
     // SAFETY: ends in a zero; the parent's number has no preconditions.
     let (name, parent) = unsafe { (CStr::from_ptr(name.as_ptr()), libc::getppid()) };
-    inside(|| sink::append_process(parent as u32, name));
+    inside(|| sink::append_process(parent as u32, forked, name));
 }
 
 /// Runs `work` as a part of the recorder: what it allocates is not noted.
@@ -159,7 +160,9 @@ extern "C" fn child() {
     if recording() {
         begin_process();
         stream::after_fork();
-        describe();
+        ranges::after_fork();
+        look::after_fork();
+        describe(true);
     }
 }
 
@@ -196,7 +199,13 @@ const ROUNDS: u32 = 10_000;
 extern "C" fn finish() {
     // A child of `vfork` shares its parent's chunks, one of raw `clone` or `_Fork` has copies of them.
     // SAFETY: no preconditions.
-    if process() != unsafe { libc::getpid() } as u32 || !RECORDING.swap(false, Ordering::SeqCst) {
+    if process() != unsafe { libc::getpid() } as u32 {
+        return;
+    }
+    if recording() {
+        look::last();
+    }
+    if !RECORDING.swap(false, Ordering::SeqCst) {
         return;
     }
     const PRIVATE_EXPEDITED: i32 = 1 << 3;

@@ -45,7 +45,6 @@ below! {
     POSIX_MEMALIGN posix_memalign c"posix_memalign" (out: *mut *mut c_void, align: usize, size: usize) -> i32;
     VALLOC valloc c"valloc" (size: usize) -> *mut c_void;
     PVALLOC pvalloc c"pvalloc" (size: usize) -> *mut c_void;
-    USABLE usable_size c"malloc_usable_size" (address: *mut c_void) -> usize;
     TRIM malloc_trim c"malloc_trim" (keep: usize) -> i32;
     EXIT exit_now c"_exit" (status: i32) -> ();
     EXECVE execve c"execve" (path: *const i8, arguments: *const *const i8, environment: *const *const i8) -> i32;
@@ -126,4 +125,28 @@ pub fn is_early(address: *mut c_void) -> bool {
 /// Where those blocks begin.
 pub fn early_base() -> usize {
     EARLY.0.get() as usize
+}
+
+/// Where the library of the allocator below lies: from its first byte to the end of its last segment.
+pub fn library() -> [usize; 2] {
+    let Some(function) = MALLOC.address() else {
+        return [0; 2];
+    };
+    // SAFETY: plain addresses; all zeroes is a value.
+    let mut about: libc::Dl_info = unsafe { core::mem::zeroed() };
+    // SAFETY: an address, and a structure to fill.
+    if unsafe { libc::dladdr(function, &raw mut about) } == 0 || about.dli_fbase.is_null() {
+        return [0; 2];
+    }
+    let base = about.dli_fbase as usize;
+    // SAFETY: a loaded library begins with its ELF header, and the table of segments is in it.
+    unsafe {
+        let header = &*(base as *const libc::Elf64_Ehdr);
+        let table = (base + header.e_phoff as usize) as *const libc::Elf64_Phdr;
+        let segments = (0..usize::from(header.e_phnum)).map(|at| &*table.add(at));
+        let ends = segments
+            .filter(|segment| segment.p_type == libc::PT_LOAD)
+            .map(|segment| base + (segment.p_vaddr + segment.p_memsz) as usize);
+        [base, ends.max().unwrap_or(base)]
+    }
 }

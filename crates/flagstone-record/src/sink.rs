@@ -52,7 +52,7 @@ pub fn append(stream: &Stream) {
 }
 
 /// Describes this process in the file.
-pub fn append_process(parent: u32, name: &CStr) {
+pub fn append_process(parent: u32, forked: bool, name: &CStr) {
     let mut text = [0; 256];
     let mut at = 0;
     let mut put = |part: &[u8]| {
@@ -69,6 +69,9 @@ pub fn append_process(parent: u32, name: &CStr) {
         put(key);
         let length = digits(&mut number, 0, u64::from(value));
         put(&number[..length]);
+    }
+    if forked {
+        put(b",\"forked\":true");
     }
     put(b",\"name\":\"");
     for &byte in name.to_bytes().iter().take(64) {

@@ -10,9 +10,9 @@
 //! - `stream.inside`: `busy` is set while its owner changes it.
 
 use crate::tls::{self, Local};
-use crate::{life, sink};
+use crate::{life, look, sink};
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use flagstone_trace::encode::CHUNK_BYTES_MAX;
 use flagstone_trace::{Encoder, Event, clock};
 
@@ -31,6 +31,8 @@ pub struct Stream {
     pub thread: u32,
     /// Events of handlers that came while the owner was inside.
     pub lost: AtomicU64,
+    /// The owner's stack.
+    pub stack: [AtomicUsize; 2],
     /// The chunk's state.
     pub encoder: Encoder,
     /// The chunk.
@@ -66,6 +68,7 @@ pub fn note_at(time: u64, event: &Event) {
     write(words, time, event);
     core::sync::atomic::compiler_fence(Ordering::SeqCst);
     words.depth = 0;
+    look::perhaps(time);
 }
 
 /// A handler's event on top of the recorder itself: counted.
@@ -143,8 +146,35 @@ fn begin() -> *mut Stream {
     // SAFETY: no preconditions.
     stream.thread = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
     stream.encoder.clear();
+    // The first thread's stack has a name of its own among the mappings.
+    // SAFETY: no preconditions.
+    if stream.thread != unsafe { libc::getpid() } as u32 {
+        let [start, end] = flagstone_trace::resident::stack().unwrap_or_default();
+        stream.stack[0].store(start, Ordering::Relaxed);
+        stream.stack[1].store(end, Ordering::Relaxed);
+    }
     life::at_thread_exit();
     at
+}
+
+/// Stacks told at most.
+pub const STACKS: usize = 1024;
+
+/// The stacks of threads that live.
+pub fn stacks(into: &mut [[usize; 2]]) -> usize {
+    let mut at = ALL.load(Ordering::Acquire);
+    let mut count = 0;
+    while !at.is_null() && count < into.len() {
+        // SAFETY: streams are never unmapped.
+        let stream = unsafe { &*at };
+        let word = |which: usize| stream.stack[which].load(Ordering::Relaxed);
+        if stream.owned.load(Ordering::Relaxed) && word(1) != 0 {
+            into[count] = [word(0), word(1)];
+            count += 1;
+        }
+        at = stream.link;
+    }
+    count
 }
 
 fn map() -> *mut Stream {
@@ -200,6 +230,7 @@ pub fn end() {
         stream.busy.store(false, Ordering::Release);
     }
     words.stream = null_mut();
+    stream.stack[1].store(0, Ordering::Relaxed);
     stream.owned.store(false, Ordering::Release);
     words.depth = 0;
 }

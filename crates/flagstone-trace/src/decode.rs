@@ -101,6 +101,14 @@ impl<'a> Decoder<'a> {
             tag::TRIM => Event::Trim {
                 keep: self.number()?,
             },
+            tag::RESIDENT => Event::Resident {
+                heap: self.number()?,
+                other: self.number()?,
+            },
+            tag::EXTENT => Event::Extent {
+                bytes: self.number()?,
+                address: self.address()?,
+            },
             _ => return Err(self.damage("no event begins so")),
         };
         Ok(Some((self.time, event)))

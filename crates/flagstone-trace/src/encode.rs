@@ -151,6 +151,14 @@ impl Encoder {
             Event::Exit => (tag::EXIT, at),
             Event::Lost { count } => (tag::LOST, put(buffer, at, count)),
             Event::Trim { keep } => (tag::TRIM, put(buffer, at, keep)),
+            Event::Resident { heap, other } => {
+                at = put(buffer, at, heap);
+                (tag::RESIDENT, put(buffer, at, other))
+            }
+            Event::Extent { address, bytes } => {
+                at = put(buffer, at, bytes);
+                (tag::EXTENT, self.address(buffer, at, address))
+            }
         }
     }
 

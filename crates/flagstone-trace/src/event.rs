@@ -75,6 +75,20 @@ pub enum Event {
         /// Bytes to keep.
         keep: u64,
     },
+    /// What the process had in memory of its own (not of files, not shared).
+    Resident {
+        /// Bytes of its allocator.
+        heap: u64,
+        /// Other bytes: data of programs and libraries, stacks, the program's own mappings.
+        other: u64,
+    },
+    /// Resident bytes of a large block that lives.
+    Extent {
+        /// Where it is.
+        address: u64,
+        /// Bytes, whole pages.
+        bytes: u64,
+    },
     /// So many events could not be recorded here.
     Lost {
         /// Their number.
@@ -95,6 +109,8 @@ pub(crate) mod tag {
     pub const EXIT: u8 = 8;
     pub const LOST: u8 = 9;
     pub const TRIM: u8 = 10;
+    pub const RESIDENT: u8 = 11;
+    pub const EXTENT: u8 = 12;
 }
 
 /// Flags of an allocation and of a resize: the high four bits.

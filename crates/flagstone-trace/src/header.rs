@@ -95,6 +95,9 @@ pub struct Process {
     /// Which program of the process.
     #[serde(default)]
     pub image: u32,
+    /// It began as a copy of its parent, blocks included.
+    #[serde(default)]
+    pub forked: bool,
     /// The program's name.
     #[serde(default)]
     pub name: String,

@@ -19,6 +19,11 @@ pub mod decode;
 pub mod encode;
 pub mod event;
 pub mod frame;
+#[allow(
+    unsafe_code,
+    reason = "files of the system are read without a standard library"
+)]
+pub mod resident;
 pub mod varint;
 
 #[cfg(feature = "std")]

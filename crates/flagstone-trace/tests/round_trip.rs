@@ -55,6 +55,8 @@ fn event() -> impl Strategy<Value = Event> {
         1 => Just(Event::Exit),
         1 => any::<u64>().prop_map(|count| Event::Lost { count }),
         1 => any::<u64>().prop_map(|keep| Event::Trim { keep }),
+        1 => (any::<u64>(), any::<u64>()).prop_map(|(heap, other)| Event::Resident { heap, other }),
+        1 => (address(), any::<u64>()).prop_map(|(address, bytes)| Event::Extent { address, bytes }),
     ]
 }
 

@@ -122,7 +122,7 @@ pub fn run(args: &Args) -> Outcome {
 fn under(name: &OsString) -> Result<Option<PathBuf>, Failure> {
     match name.to_str() {
         Some("flagstone") => preload::library_path(&preload::PRODUCT).map(Some),
-        Some("glibc" | "libc" | "system") => Ok(None),
+        Some("glibc" | "libc" | "system") => Ok(c_library()),
         _ => {
             let path = Path::new(name);
             path.canonicalize().map(Some).map_err(|error| {
@@ -133,6 +133,16 @@ fn under(name: &OsString) -> Result<Option<PathBuf>, Failure> {
             })
         }
     }
+}
+
+/// The C library's file: preloaded, it comes before an allocator that the program itself is linked to.
+fn c_library() -> Option<PathBuf> {
+    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    let paths = maps
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(5));
+    let mut found = paths.filter(|path| path.ends_with("/libc.so.6"));
+    found.next().map(PathBuf::from)
 }
 
 /// Writes the header; the file's whole path.

@@ -6,11 +6,12 @@
 //! ```
 //!
 //! A block has a slot while it lives; a free slot waits long before it is used again, so that threads
-//! seldom wait for each other. Where they do, they wait for what came earlier in the trace: never in a
-//! circle.
+//! seldom wait for each other. Where they do, they wait for the slot's turn, that is for what came earlier in
+//! the trace: never in a circle.
 //!
 //! One pass; memory goes with the live blocks and the number of threads, not with the trace's length.
 
+use super::ancestry;
 use super::program::{
     HEAD_BYTES, Head, OP_BYTES, Op, SAMPLES_MAX, SEGMENT, Sample, Segment, StreamHead, TOUCH_AT,
     kind,
@@ -26,8 +27,14 @@ use tempfile::NamedTempFile;
 /// Free slots that wait before one is used again.
 const SLOTS_WAITING: usize = 64 << 10;
 
+/// Points at which the operations done are known, at most.
+const PROGRESS: usize = 8 << 10;
+
 /// Points of the curve of live bytes.
 const CURVE: u64 = 1000;
+
+/// Samples of a run, some. A look takes a fifth of a millisecond and more.
+const SAMPLES: u64 = 500;
 
 /// A compiled trace.
 pub struct Compiled {
@@ -41,10 +48,25 @@ pub struct Compiled {
     pub live: Vec<(u64, u64)>,
     /// The most bytes live at once.
     pub peak_live: u64,
+    /// Operations done at times of the trace: nanoseconds, operations.
+    pub progress: Vec<(u64, u64)>,
+    /// What the recorded process had in memory.
+    pub own: Vec<Own>,
     /// Frees and resizes of blocks that the trace does not know.
     pub unknown: u64,
     /// Blocks whose free is missing.
     pub missing: u64,
+}
+
+/// A look of the recorder at its process.
+#[derive(Clone, Copy, Debug)]
+pub struct Own {
+    /// Nanoseconds of the trace.
+    pub ns: u64,
+    /// Resident bytes of the allocator.
+    pub heap: u64,
+    /// Other resident bytes of the process's own.
+    pub other: u64,
 }
 
 /// Why a trace cannot be replayed.
@@ -87,13 +109,31 @@ impl From<io::Error> for Why {
 /// See [`Why`].
 pub fn compile(trace: &Trace, process: Option<u32>) -> Result<Compiled, Why> {
     let (process, image) = choose(trace, process)?;
-    let is_of = |id: StreamId| (id.process, id.image) == (process, image);
+    let own = |id: StreamId| (id.process, id.image) == (process, image);
+    let parents = ancestry::of(trace, process, image);
+    let until = |id: StreamId| {
+        let parent = parents
+            .iter()
+            .find(|one| (one.process, one.image) == (id.process, id.image));
+        parent.map_or(0, |parent| parent.until)
+    };
+    let first = StreamId {
+        process,
+        image,
+        stream: 1,
+    };
     let mut work = Work::new()?;
-    let mut merged = trace.merged(|stream| is_of(stream.id));
-    let mut first = None;
+    let mut merged = trace.merged(|stream| own(stream.id) || stream.times.0 < until(stream.id));
+    let mut zero = None;
     while let Some((time, stream, event)) = merged.next()? {
-        let zero = *first.get_or_insert(time);
-        work.event(trace.ns(time - zero) as u64, stream, &event)?;
+        if own(stream) {
+            let zero = *zero.get_or_insert(time);
+            work.event(trace.ns(time - zero) as u64, stream, &event)?;
+        } else if time < until(stream)
+            && !matches!(event, Event::Resident { .. } | Event::Trim { .. })
+        {
+            work.event(0, first, &event)?;
+        }
     }
     work.finish(process)
 }
@@ -121,13 +161,26 @@ fn choose(trace: &Trace, wanted: Option<u32>) -> Result<(u32, u32), Why> {
     }
 }
 
+/// Every second goes.
+fn halve<T>(all: &mut Vec<T>) {
+    let mut odd = false;
+    all.retain(|_| {
+        odd = !odd;
+        odd
+    });
+}
+
 /// A block that lives.
 #[derive(Clone, Copy)]
 struct Live {
     slot: u32,
+    /// The slot's next turn.
+    turn: u16,
     size: u64,
     /// Where the operation that made it is.
     made: At,
+    /// Bytes that the last look found touched.
+    extent: Option<u64>,
 }
 
 /// An operation's place: a stream's open segment, or the file once that is written.
@@ -159,7 +212,8 @@ struct Work {
     live: HashMap<u64, Live>,
     /// Blocks whose address was handed out again before their resize was noted.
     moving: HashMap<u64, Live>,
-    free: VecDeque<u32>,
+    /// Slots and their next turns.
+    free: VecDeque<(u32, u16)>,
     slots: u32,
     touched: HashMap<usize, u64>,
     ops: u64,
@@ -167,6 +221,10 @@ struct Work {
     peak: u64,
     curve: Vec<(u64, u64)>,
     unknown: u64,
+    progress: Vec<(u64, u64)>,
+    progress_every: u64,
+    touches: u64,
+    own: Vec<Own>,
 }
 
 impl Work {
@@ -188,6 +246,10 @@ impl Work {
             peak: 0,
             curve: Vec::new(),
             unknown: 0,
+            progress: Vec::new(),
+            progress_every: 1,
+            touches: 0,
+            own: Vec::new(),
         })
     }
 
@@ -211,9 +273,51 @@ impl Work {
                 };
                 self.push(stream, op)?;
             }
+            Event::Resident { heap, other } => self.own.push(Own { ns, heap, other }),
+            Event::Extent { address, bytes } => self.extent(ns, address, bytes)?,
             _ => {}
         }
         Ok(())
+    }
+
+    /// A look at a large block that lives: the first says how far the operation that made it touches it,
+    /// later ones touch it further.
+    fn extent(&mut self, ns: u64, address: u64, bytes: u64) -> Result<(), Why> {
+        let Some(live) = self.live.get_mut(&address) else {
+            return Ok(());
+        };
+        let bytes = bytes.min(live.size);
+        let before = live.extent.replace(bytes);
+        let live = *live;
+        match before {
+            None => self.learn(live, Some(bytes)),
+            Some(before) if bytes > before => self.touch(ns, live, bytes),
+            Some(_) => Ok(()),
+        }
+    }
+
+    fn touch(&mut self, ns: u64, live: Live, bytes: u64) -> Result<(), Why> {
+        self.touches += 1;
+        let op = Op {
+            ns,
+            touch: bytes,
+            slot: live.slot,
+            turn: live.turn,
+            kind: kind::TOUCH,
+            ..Op::default()
+        };
+        self.push(live.made.stream, op).map(drop)
+    }
+
+    /// A block's end: what was found then, beside what was known.
+    fn ended(&mut self, ns: u64, live: Live, touched: Option<u64>) -> Result<(), Why> {
+        match (live.extent, touched) {
+            (None, touched) => self.learn(live, touched),
+            (Some(before), Some(bytes)) if bytes.min(live.size) > before => {
+                self.touch(ns, live, bytes.min(live.size))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The stream's number; a new one is started by the stream of the event before.
@@ -248,6 +352,13 @@ impl Work {
         let open = &mut self.streams[stream];
         open.ops.push(op);
         self.ops += 1;
+        if self.ops % self.progress_every == 0 {
+            self.progress.push((op.ns, self.ops));
+            if self.progress.len() >= PROGRESS {
+                halve(&mut self.progress);
+                self.progress_every *= 2;
+            }
+        }
         Ok(At {
             stream,
             segment: open.segment,
@@ -285,7 +396,7 @@ impl Work {
         address: u64,
         request: &Request,
     ) -> Result<(), Why> {
-        let slot = self.slot();
+        let (slot, turn) = self.slot();
         let op = Op {
             ns,
             size: request.size,
@@ -297,13 +408,15 @@ impl Work {
                 (0, false) => kind::ALLOC,
             },
             align_log2: request.align_log2,
-            unused: 0,
+            turn,
         };
         let made = self.push(stream, op)?;
         let live = Live {
             slot,
+            turn: turn.wrapping_add(1),
             size: request.size,
             made,
+            extent: None,
         };
         if let Some(before) = self.live.insert(address, live) {
             self.moving.insert(address, before);
@@ -318,15 +431,16 @@ impl Work {
             self.unknown += 1;
             return Ok(());
         };
-        self.learn(live, touched)?;
+        self.ended(ns, live, touched)?;
         let op = Op {
             ns,
             slot: live.slot,
+            turn: live.turn,
             kind: kind::FREE,
             ..Op::default()
         };
         self.push(stream, op)?;
-        self.free.push_back(live.slot);
+        self.free.push_back((live.slot, live.turn.wrapping_add(1)));
         self.bytes -= live.size;
         self.mark(ns);
         Ok(())
@@ -349,16 +463,19 @@ impl Work {
             };
             return self.alloc(ns, stream, new, &request);
         };
-        self.learn(live, touched)?;
+        self.ended(ns, live, touched)?;
         let op = Op {
             ns,
             size,
             touch: size,
             slot: live.slot,
+            turn: live.turn,
             kind: kind::REALLOC,
             ..Op::default()
         };
         live.made = self.push(stream, op)?;
+        live.extent = None;
+        live.turn = live.turn.wrapping_add(1);
         self.bytes -= live.size;
         live.size = size;
         if let Some(before) = self.live.insert(new, live) {
@@ -391,14 +508,14 @@ impl Work {
         Ok(())
     }
 
-    fn slot(&mut self) -> u32 {
+    fn slot(&mut self) -> (u32, u16) {
         if self.free.len() > SLOTS_WAITING
             && let Some(slot) = self.free.pop_front()
         {
             return slot;
         }
         self.slots += 1;
-        self.slots - 1
+        (self.slots - 1, 0)
     }
 
     fn grew(&mut self, ns: u64, by: u64) {
@@ -413,11 +530,7 @@ impl Work {
         if self.curve.is_empty() || ns >= apart {
             self.curve.push((ns, self.bytes));
             if self.curve.len() as u64 >= 2 * CURVE {
-                let mut odd = false;
-                self.curve.retain(|_| {
-                    odd = !odd;
-                    odd
-                });
+                halve(&mut self.curve);
             }
         }
     }
@@ -438,7 +551,8 @@ impl Work {
             segments: self.segments.len() as u64,
             slots: u64::from(self.slots),
             ops: self.ops,
-            sample_every: (self.ops / (SAMPLES_MAX / 8)).max(64),
+            touches: self.touches,
+            sample_every: (self.ops / SAMPLES).max(64),
             ..Head::default()
         };
         let streams: Vec<u8> = self
@@ -468,6 +582,8 @@ impl Work {
             process,
             live: self.curve,
             peak_live: self.peak,
+            progress: self.progress,
+            own: self.own,
             unknown: self.unknown,
             missing: self.moving.len() as u64,
         })
@@ -475,7 +591,7 @@ impl Work {
 }
 
 /// The head's words, in order.
-pub fn head_words(head: &Head) -> [u64; 16] {
+pub fn head_words(head: &Head) -> [u64; 17] {
     [
         head.bytes,
         head.streams,
@@ -487,9 +603,10 @@ pub fn head_words(head: &Head) -> [u64; 16] {
         head.samples_at,
         head.ops,
         head.sample_every,
+        head.touches,
         head.samples,
         head.run_ns,
-        head.base_pages,
+        head.base_bytes,
         head.faults,
         head.cpu_ns,
         head.refused,

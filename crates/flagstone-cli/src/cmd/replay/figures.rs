@@ -25,7 +25,7 @@ pub struct Figure {
 }
 
 impl Figure {
-    fn of(values: impl Iterator<Item = f64>) -> Self {
+    pub fn of(values: impl Iterator<Item = f64>) -> Self {
         let values: Vec<f64> = values.collect();
         Summary::of(values).map_or(
             Self {

@@ -17,7 +17,7 @@ pub struct Run {
     pub faults: u64,
     /// Requests the allocator refused.
     pub refused: u64,
-    /// Resident bytes over the trace's time, the player's own subtracted.
+    /// Resident bytes of the allocator over the trace's time.
     pub curve: Vec<(u64, u64)>,
     /// Bytes resident after the last operation.
     pub end: u64,
@@ -54,13 +54,11 @@ pub fn play(compiled: &Compiled, allocator: &Allocator, pace: Pace) -> Result<Ru
     finish_command(command)?;
     let head = read_head(compiled).map_err(io)?;
     let samples = read_samples(compiled, &head).map_err(io)?;
-    let page = super::super::bench::page_bytes();
-    let resident = |pages: u64| pages.saturating_sub(head.base_pages) * page;
-    let end = samples.last().map_or(0, |sample| resident(sample.pages));
+    let end = samples.last().map_or(0, |sample| sample.bytes);
     let mut curve: Vec<(u64, u64)> = samples
         .iter()
         .filter(|sample| sample.trace_ns != u64::MAX)
-        .map(|sample| (sample.trace_ns, resident(sample.pages)))
+        .map(|sample| (sample.trace_ns, sample.bytes))
         .collect();
     curve.sort_unstable();
     if curve.is_empty() {
@@ -77,19 +75,19 @@ pub fn play(compiled: &Compiled, allocator: &Allocator, pace: Pace) -> Result<Ru
 }
 
 fn read_head(compiled: &Compiled) -> std::io::Result<Head> {
-    let mut bytes = [0; 128];
+    let mut bytes = [0; 17 * 8];
     compiled.file.as_file().read_exact_at(&mut bytes, 0)?;
     let mut words = head_words(&Head::default());
     for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
         *word = u64::from_ne_bytes(bytes.try_into().expect("eight bytes"));
     }
     Ok(Head {
-        samples: words[10],
-        run_ns: words[11],
-        base_pages: words[12],
-        faults: words[13],
-        cpu_ns: words[14],
-        refused: words[15],
+        samples: words[11],
+        run_ns: words[12],
+        base_bytes: words[13],
+        faults: words[14],
+        cpu_ns: words[15],
+        refused: words[16],
         ..compiled.head
     })
 }
@@ -104,7 +102,7 @@ fn read_samples(compiled: &Compiled, head: &Head) -> std::io::Result<Vec<Sample>
     let sample = |bytes: &[u8]| Sample {
         trace_ns: word(&bytes[..8]),
         run_ns: word(&bytes[8..16]),
-        pages: word(&bytes[16..24]),
+        bytes: word(&bytes[16..24]),
     };
     Ok(bytes
         .chunks_exact(size_of::<Sample>())

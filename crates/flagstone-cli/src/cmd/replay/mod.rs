@@ -8,6 +8,8 @@
 //!   figures, view, html  time, peak and mean resident memory, faults
 //! ```
 
+mod ancestry;
+mod beside;
 mod compile;
 mod figures;
 mod html;
@@ -20,6 +22,7 @@ use super::bench::{FLAGSTONE, choose_allocators};
 use super::trace;
 use crate::exit::{Failure, Outcome};
 use crate::{outfile, progress};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -35,7 +38,8 @@ use std::process::ExitCode;
 #[command(after_help = "Examples:
   flagstone replay app.fst
   flagstone replay app.fst --against glibc,jemalloc,./libother.so --runs 7 --html app.html
-  flagstone replay app.fst --pace real")]
+  flagstone replay app.fst --pace real
+  flagstone replay app.fst --against glibc,jemalloc --beside -- ./app --its --words")]
 pub struct Args {
     /// The trace file
     #[arg(value_name = "FILE")]
@@ -62,7 +66,14 @@ pub struct Args {
     json: Option<PathBuf>,
     /// Write a page with the memory of every allocator over time to this file
     #[arg(long, value_name = "FILE")]
+    #[arg(conflicts_with = "beside")]
     html: Option<PathBuf>,
+    /// Run the recorded command too, on each allocator, and show how near the replay comes to it
+    #[arg(long, requires = "command")]
+    beside: bool,
+    /// With --beside: the command and its arguments
+    #[arg(last = true, requires = "beside", value_name = "CMD")]
+    command: Vec<OsString>,
 }
 
 /// How operations follow each other.
@@ -106,6 +117,11 @@ pub fn run(args: &Args) -> Outcome {
     wanted.extend(args.against.iter().cloned());
     let allocators =
         choose_allocators(&wanted).map_err(|line| Failure::Usage(format!("replay: {line}")))?;
+    if args.beside {
+        let compiled = compile::compile(&recorded, args.process)
+            .map_err(|why| Failure::Usage(format!("replay: {}: {why}", args.file.display())))?;
+        return beside::run(args, &recorded, &compiled, &allocators);
+    }
     let bar = progress::bar(
         allocators.len() as u64 * u64::from(args.runs) + 1,
         "replay {bar:30} {pos}/{len} {left}",

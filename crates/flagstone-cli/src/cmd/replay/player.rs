@@ -1,14 +1,15 @@
 //! The player: a process that runs a program on the allocator it was started with.
 //!
-//! The program is a shared mapping of a file, slots and samples included, so nothing of the player is
-//! anonymous memory but its threads' stacks; what it had before the first operation is subtracted.
+//! The program is a shared mapping of a file, slots and samples included. What is measured is the memory of
+//! the allocator: all of the process's own but data of the executable and its libraries, and stacks.
 
 use super::Pace;
 use super::program::{Head, Op, SAMPLES_MAX, Sample, Segment, StreamHead, kind};
+use flagstone_trace::resident::{self, Scratch};
 use std::fs::OpenOptions;
-use std::io::Read;
 use std::os::fd::AsRawFd;
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -37,7 +38,16 @@ struct Run {
     refused: AtomicU64,
     done: AtomicU64,
     page: u64,
+    /// Nanoseconds of the thread that spent most on samples, and of all.
+    longest_look: AtomicU64,
+    looked: AtomicU64,
 }
+
+/// Stacks of the player's threads.
+static STACKS: Mutex<([[usize; 2]; 1024], usize)> = Mutex::new(([[0; 2]; 1024], 0));
+
+/// What a look works in: data of the executable, not memory of the allocator.
+static SCRATCH: Mutex<Scratch> = Mutex::new(Scratch::new());
 
 /// Plays the program in `file` and leaves the figures in it.
 ///
@@ -57,8 +67,10 @@ pub fn play(file: &Path, pace: Pace) -> Result<(), String> {
         refused: AtomicU64::new(0),
         done: AtomicU64::new(0),
         page,
+        longest_look: AtomicU64::new(0),
+        looked: AtomicU64::new(0),
     }));
-    let base_pages = anonymous_pages();
+    let base_bytes = heap_bytes();
     let began = Instant::now();
     run.began = began;
     let run: &'static Run = run;
@@ -67,6 +79,7 @@ pub fn play(file: &Path, pace: Pace) -> Result<(), String> {
         std::thread::yield_now();
     }
     let run_ns = began.elapsed().as_nanos() as u64;
+    let run_ns = run_ns.saturating_sub(run.longest_look.load(Ordering::Relaxed));
     run.sample(u64::MAX);
     let (faults_after, cpu_after) = used();
     // SAFETY: the other threads have ended; the head is this thread's.
@@ -74,9 +87,9 @@ pub fn play(file: &Path, pace: Pace) -> Result<(), String> {
     *left = Head {
         samples: run.samples().min(SAMPLES_MAX),
         run_ns,
-        base_pages,
+        base_bytes,
         faults: faults_after - faults,
-        cpu_ns: cpu_after - cpu,
+        cpu_ns: (cpu_after - cpu).saturating_sub(run.looked.load(Ordering::Relaxed)),
         refused: run.refused.load(Ordering::Relaxed),
         ..head
     };
@@ -132,6 +145,7 @@ fn stream(run: &'static Run, number: u64) {
             .first
     };
     let mut until_sample = head.sample_every;
+    let mut looked = 0;
     while next != 0 {
         // SAFETY: a segment of the table.
         let segment = unsafe { program.at::<Segment>(head.segments_at, next - 1).read() };
@@ -142,14 +156,17 @@ fn stream(run: &'static Run, number: u64) {
                 wait_until(run.began + Duration::from_nanos(op.ns));
             }
             perform(run, &head, &op);
-            until_sample -= 1;
+            // What a forked process began with is made before the trace's time.
+            until_sample -= u64::from(op.ns > 0 || until_sample > 1);
             if until_sample == 0 {
                 until_sample = head.sample_every;
-                run.sample(op.ns);
+                looked += run.sample(op.ns);
             }
         }
         next = segment.next;
     }
+    run.longest_look.fetch_max(looked, Ordering::Relaxed);
+    run.looked.fetch_add(looked, Ordering::Relaxed);
     run.left.fetch_sub(1, Ordering::AcqRel);
 }
 
@@ -161,32 +178,90 @@ fn wait_until(due: Instant) {
     }
 }
 
-/// Waits until the slot is empty, or full, as an earlier operation of another thread leaves it.
-fn awaited(slot: &AtomicUsize, full: bool) -> usize {
-    let mut round = 0;
-    loop {
-        let held = slot.load(Ordering::Acquire);
-        if (held != 0) == full {
-            return held;
+/// Bits of an address; above them a slot holds its turn.
+const ADDRESS_BITS: u32 = 48;
+
+/// What a slot holds while its block could not be had.
+const REFUSED: u64 = 1;
+/// What a slot holds while its block is touched.
+const BUSY: u64 = 2;
+
+/// A slot: whose turn it is, and the block, zero while there is none.
+#[derive(Clone, Copy)]
+struct Slot<'a> {
+    word: &'a AtomicU64,
+    turn: u16,
+}
+
+impl Slot<'_> {
+    /// Waits until the operations before this one are done; the block they left.
+    fn awaited(self) -> usize {
+        let mut round = 0;
+        loop {
+            let (turn, block) = apart(self.word.load(Ordering::Acquire));
+            if turn == self.turn && block != BUSY {
+                return block as usize;
+            }
+            round += 1;
+            if round % SPINS == 0 {
+                std::thread::yield_now();
+            } else {
+                std::hint::spin_loop();
+            }
         }
-        round += 1;
-        if round % SPINS == 0 {
-            std::thread::yield_now();
-        } else {
-            std::hint::spin_loop();
+    }
+
+    /// Takes the block out of others' reach if it is still there.
+    fn claim(self, block: usize) -> bool {
+        let held = together(self.turn, block as u64);
+        let busy = together(self.turn, BUSY);
+        self.word
+            .compare_exchange(held, busy, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// Waits for the block, and keeps others from touching it where a program has such operations.
+    fn claimed(self, head: &Head) -> usize {
+        loop {
+            let block = self.awaited();
+            if head.touches == 0 || self.claim(block) {
+                return block;
+            }
         }
+    }
+
+    /// Leaves a block, zero for none, to the next operation.
+    fn leave(self, block: usize) {
+        let next = together(self.turn.wrapping_add(1), block as u64);
+        self.word.store(next, Ordering::Release);
     }
 }
 
-/// What a slot holds while its block could not be had.
-const REFUSED: usize = 1;
+/// A block, or that there is none.
+fn or_refused(block: usize) -> usize {
+    if block == 0 { REFUSED as usize } else { block }
+}
+
+fn together(turn: u16, block: u64) -> u64 {
+    u64::from(turn) << ADDRESS_BITS | block
+}
+
+fn apart(word: u64) -> (u16, u64) {
+    (
+        (word >> ADDRESS_BITS) as u16,
+        word & ((1 << ADDRESS_BITS) - 1),
+    )
+}
 
 fn perform(run: &'static Run, head: &Head, op: &Op) {
-    // SAFETY: slots are words below the head's count.
-    let slot = || unsafe {
-        &*run
-            .program
-            .at::<AtomicUsize>(head.slots_at, u64::from(op.slot))
+    let slot = || Slot {
+        // SAFETY: slots are words below the head's count.
+        word: unsafe {
+            &*run
+                .program
+                .at::<AtomicU64>(head.slots_at, u64::from(op.slot))
+        },
+        turn: op.turn,
     };
     match op.kind {
         kind::SPAWN => {
@@ -194,7 +269,10 @@ fn perform(run: &'static Run, head: &Head, op: &Op) {
             let number = u64::from(op.slot);
             let spawned = std::thread::Builder::new()
                 .stack_size(128 << 10)
-                .spawn(move || stream(run, number));
+                .spawn(move || {
+                    know_stack();
+                    stream(run, number);
+                });
             if spawned.is_err() {
                 eprintln!("flagstone: replay: thread {number} could not be started");
                 std::process::exit(1);
@@ -208,31 +286,53 @@ fn perform(run: &'static Run, head: &Head, op: &Op) {
                 libc::malloc_trim(op.size as usize)
             };
         }
+        kind::TOUCH => touch_further(run, slot(), op.touch),
         kind::FREE => {
             let slot = slot();
-            let block = awaited(slot, true);
-            if block != REFUSED {
+            let block = slot.claimed(head);
+            if block != REFUSED as usize {
                 // SAFETY: the slot's block, which no later operation uses.
                 unsafe { libc::free(block as *mut libc::c_void) };
             }
-            slot.store(0, Ordering::Release);
+            slot.leave(0);
         }
         kind::REALLOC => {
             let slot = slot();
-            let block = awaited(slot, true);
-            let old = if block == REFUSED { 0 } else { block };
+            let block = slot.claimed(head);
+            let old = if block == REFUSED as usize { 0 } else { block };
             let size = (op.size as usize).max(1);
             // SAFETY: the slot's block, which is used by its new address from here on.
             let new = unsafe { libc::realloc(old as *mut libc::c_void, size) } as usize;
             run.got(new, op);
-            slot.store(if new == 0 { block } else { new }, Ordering::Release);
+            slot.leave(if new == 0 { block } else { new });
         }
         _ => {
             let slot = slot();
-            awaited(slot, false);
+            slot.awaited();
             let block = allocate(op);
             run.got(block, op);
-            slot.store(if block == 0 { REFUSED } else { block }, Ordering::Release);
+            slot.leave(or_refused(block));
+        }
+    }
+}
+
+/// Touches a block if it is still there: looks are in no thread's order. Nobody frees a block whose slot is
+/// busy.
+fn touch_further(run: &Run, slot: Slot<'_>, bytes: u64) {
+    let word = slot.word.load(Ordering::Acquire);
+    let (turn, block) = apart(word);
+    if turn == slot.turn && block > BUSY && slot.claim(block as usize) {
+        run.touch(block as usize, bytes);
+        slot.word.store(word, Ordering::Release);
+    }
+}
+
+fn know_stack() {
+    if let (Some(stack), Ok(mut known)) = (resident::stack(), STACKS.lock()) {
+        let at = known.1;
+        if at < known.0.len() {
+            known.0[at] = stack;
+            known.1 += 1;
         }
     }
 }
@@ -264,9 +364,12 @@ impl Run {
             self.refused.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        let touch = op.touch.min(op.size);
+        self.touch(block, op.touch.min(op.size));
+    }
+
+    fn touch(&self, block: usize, bytes: u64) {
         let mut at = 0;
-        while at < touch {
+        while at < bytes {
             // SAFETY: a byte of the block; volatile, so that the store is made.
             unsafe { ((block + at as usize) as *mut u8).write_volatile(1) };
             at += self.page;
@@ -277,15 +380,17 @@ impl Run {
         self.done.load(Ordering::Relaxed)
     }
 
-    fn sample(&self, trace_ns: u64) {
+    /// Looks at the memory; the nanoseconds that took.
+    fn sample(&self, trace_ns: u64) -> u64 {
         let number = self.done.fetch_add(1, Ordering::Relaxed);
         if number >= SAMPLES_MAX {
-            return;
+            return 0;
         }
+        let began = Instant::now();
         let sample = Sample {
             trace_ns,
             run_ns: self.began.elapsed().as_nanos() as u64,
-            pages: anonymous_pages(),
+            bytes: heap_bytes(),
         };
         let head = self.program.head();
         // SAFETY: the number is this thread's alone and within the table.
@@ -294,20 +399,16 @@ impl Run {
                 .at::<Sample>(head.samples_at, number)
                 .write(sample)
         };
+        began.elapsed().as_nanos() as u64
     }
 }
 
-/// Anonymous resident pages of this process, read without allocating: resident less shared ones.
-fn anonymous_pages() -> u64 {
-    let mut text = [0_u8; 128];
-    let read = std::fs::File::open("/proc/self/statm").and_then(|mut file| file.read(&mut text));
-    let text = std::str::from_utf8(&text[..read.unwrap_or(0)]).unwrap_or("");
-    let mut words = text
-        .split(' ')
-        .skip(1)
-        .map(|word| word.parse().unwrap_or(0));
-    let resident: u64 = words.next().unwrap_or(0);
-    resident.saturating_sub(words.next().unwrap_or(0))
+/// Resident bytes of the allocator; zero where the system does not tell.
+fn heap_bytes() -> u64 {
+    let (Ok(mut scratch), Ok(stacks)) = (SCRATCH.lock(), STACKS.lock()) else {
+        return 0;
+    };
+    resident::look(&mut scratch, &stacks.0[..stacks.1]).map_or(0, |found| found.heap)
 }
 
 /// Faults and processor time so far.

@@ -33,6 +33,8 @@ pub mod kind {
     pub const SPAWN: u8 = 5;
     /// `malloc_trim`; the size is what to keep.
     pub const TRIM: u8 = 6;
+    /// A block that lives is touched further.
+    pub const TOUCH: u8 = 7;
 }
 
 /// One operation.
@@ -51,8 +53,8 @@ pub struct Op {
     pub kind: u8,
     /// The alignment's logarithm.
     pub align_log2: u8,
-    /// Keeps the size a multiple of eight.
-    pub unused: u16,
+    /// Which of the slot's operations it is, counted from 0, the sixteen low bits; of a touch, before which.
+    pub turn: u16,
 }
 
 /// Bytes of an operation.
@@ -69,6 +71,7 @@ impl Op {
         bytes[24..28].copy_from_slice(&self.slot.to_ne_bytes());
         bytes[28] = self.kind;
         bytes[29] = self.align_log2;
+        bytes[30..].copy_from_slice(&self.turn.to_ne_bytes());
         bytes
     }
 }
@@ -104,8 +107,8 @@ pub struct Sample {
     pub trace_ns: u64,
     /// Nanoseconds after the run's start.
     pub run_ns: u64,
-    /// Anonymous resident pages.
-    pub pages: u64,
+    /// Resident bytes of the allocator.
+    pub bytes: u64,
 }
 
 /// The file's first words.
@@ -132,13 +135,15 @@ pub struct Head {
     pub ops: u64,
     /// Operations between two samples.
     pub sample_every: u64,
+    /// Operations that touch a block further.
+    pub touches: u64,
     // What a run leaves.
     /// Samples taken.
     pub samples: u64,
     /// Nanoseconds from the first operation to the last thread's end.
     pub run_ns: u64,
-    /// Anonymous resident pages before the first operation.
-    pub base_pages: u64,
+    /// Resident bytes of the allocator before the first operation.
+    pub base_bytes: u64,
     /// Minor and major faults of the run.
     pub faults: u64,
     /// Nanoseconds of processor time.

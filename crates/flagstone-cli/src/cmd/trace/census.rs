@@ -75,6 +75,8 @@ impl Census {
             | Event::Cpu { .. }
             | Event::Fork { .. }
             | Event::Exit
+            | Event::Resident { .. }
+            | Event::Extent { .. }
             | Event::Trim { .. } => {}
         }
     }

@@ -170,6 +170,16 @@ fn words(event: &Event) -> [String; 7] {
         Event::Exit => plain("exit", 0),
         Event::Lost { count } => plain("lost", count),
         Event::Trim { keep } => plain("trim", keep),
+        Event::Resident { heap, other } => {
+            let mut cells = plain("resident", heap);
+            cells[6] = format!("other={other}");
+            cells
+        }
+        Event::Extent { address: at, bytes } => {
+            let mut cells = plain("extent", bytes);
+            cells[1] = address(at);
+            cells
+        }
     }
 }
 

@@ -1,0 +1,205 @@
+//! Looks at the process's memory now and then: how much its allocator holds, how far large blocks are
+//! touched.
+//!
+//! A look is made on the way of an event, at most a thirtieth of the time, by one thread at a time. A program
+//! that allocates nothing is not looked at; its memory does not change by its allocator either.
+
+use crate::stream::{self, note};
+use crate::{life, ranges, tls};
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use flagstone_trace::resident::{Scratch, look};
+use flagstone_trace::{Event, clock};
+
+/// Blocks of fewer bytes are taken for touched. Why 16 KiB: buffers of servers have that size and stay
+/// mostly empty; programs write to nearly all of smaller blocks, and the question costs a system call.
+const QUESTIONED_BYTES: usize = 16 << 10;
+
+/// Time between two looks at least, in units of 32 ticks: about a millisecond.
+const APART: u64 = 80_000;
+
+/// The part of the time that looks may take.
+const SHARE: u64 = 30;
+
+/// Large blocks known at once, by address, [`WAYS`] of them in one place; more count as touched.
+const BLOCKS: usize = 8192;
+const WAYS: usize = 4;
+
+/// When the next look is due. It is "never" while a look is made, and once there can be no more.
+pub static DUE: AtomicU64 = AtomicU64::new(0);
+
+static ADDRESSES: [AtomicUsize; BLOCKS] = [const { AtomicUsize::new(0) }; BLOCKS];
+static SIZES: [AtomicUsize; BLOCKS] = [const { AtomicUsize::new(0) }; BLOCKS];
+/// Pages found at the last look, plus one.
+static FOUND: [AtomicUsize; BLOCKS] = [const { AtomicUsize::new(0) }; BLOCKS];
+/// Where the table's used part ends.
+static USED: AtomicUsize = AtomicUsize::new(0);
+
+/// The first entry of an address.
+#[inline]
+fn place(address: usize) -> usize {
+    let mixed = (address >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (mixed >> 48) % (BLOCKS / WAYS) * WAYS
+}
+
+struct Room {
+    scratch: Scratch,
+    ranges: [[usize; 2]; ranges::RANGES + stream::STACKS],
+}
+
+struct Shared(UnsafeCell<Room>);
+
+// SAFETY: used by the thread alone that turned `DUE` to "never".
+unsafe impl Sync for Shared {}
+
+static ROOM: Shared = Shared(UnsafeCell::new(Room {
+    scratch: Scratch::new(),
+    ranges: [[0; 2]; ranges::RANGES + stream::STACKS],
+}));
+
+/// Whether a look failed: there will be none.
+static BLIND: AtomicBool = AtomicBool::new(false);
+
+/// Remembers a large block.
+#[inline]
+pub fn made(address: usize, size: usize) {
+    if size >= QUESTIONED_BYTES && address != 0 {
+        remember(address, size);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn remember(address: usize, size: usize) {
+    let first = place(address);
+    for at in first..first + WAYS {
+        let free = ADDRESSES[at].compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed);
+        if free.is_ok() {
+            SIZES[at].store(size, Ordering::Relaxed);
+            FOUND[at].store(0, Ordering::Relaxed);
+            USED.fetch_max(at + 1, Ordering::Relaxed);
+            ADDRESSES[at].store(address, Ordering::Release);
+            return;
+        }
+    }
+}
+
+/// Forgets a large block; its bytes as asked for, zero if it is none.
+#[inline]
+pub fn gone(address: usize) -> usize {
+    let first = place(address);
+    for at in first..first + WAYS {
+        if ADDRESSES[at].load(Ordering::Relaxed) == address {
+            let size = SIZES[at].load(Ordering::Relaxed);
+            ADDRESSES[at].store(0, Ordering::Release);
+            return size;
+        }
+    }
+    0
+}
+
+/// Looks if it is time.
+#[inline]
+pub fn perhaps(now: u64) {
+    if now >= DUE.load(Ordering::Relaxed) {
+        take(now);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn take(now: u64) {
+    let due = DUE.load(Ordering::Relaxed);
+    let mine = now >= due
+        && DUE
+            .compare_exchange(due, u64::MAX, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok();
+    if !mine {
+        return;
+    }
+    // SAFETY: the C library's errno of this thread, which no allocation may change.
+    let before = unsafe { *libc::__errno_location() };
+    now_look(1);
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = before };
+    let end = clock::now();
+    let pause = (end.saturating_sub(now) * SHARE).max(APART);
+    let next = match BLIND.load(Ordering::Relaxed) {
+        true => u64::MAX,
+        false => end + pause,
+    };
+    DUE.store(next, Ordering::Release);
+}
+
+/// The last look, at the process's end: every large block is told.
+pub fn last() {
+    let due = DUE.swap(u64::MAX, Ordering::Acquire);
+    if due != u64::MAX && due != 0 {
+        now_look(0);
+    }
+}
+
+/// In a child of fork no other thread looks.
+pub fn after_fork() {
+    if !BLIND.load(Ordering::Relaxed) {
+        DUE.store(clock::now(), Ordering::Relaxed);
+    }
+}
+
+/// Notes what is there; blocks that grew by a sixteenth times `least` and more.
+fn now_look(least: usize) {
+    let local = tls::local();
+    // SAFETY: this thread's own words.
+    let depth = unsafe { (*local).depth };
+    // SAFETY: `DUE` is "never": the room is this thread's.
+    let room = unsafe { &mut *ROOM.0.get() };
+    // SAFETY: this thread's own words; nothing of a look is noted as the program's.
+    unsafe { (*local).depth = 1 };
+    let count = ranges::copy(&mut room.ranges[..ranges::RANGES]);
+    let stacks = stream::stacks(&mut room.ranges[count..]);
+    let found = look(&mut room.scratch, &room.ranges[..count + stacks]);
+    // SAFETY: as above.
+    unsafe { (*local).depth = depth };
+    let Some(found) = found else {
+        return BLIND.store(true, Ordering::Relaxed);
+    };
+    note(&Event::Resident {
+        heap: found.heap,
+        other: found.other,
+    });
+    for at in 0..USED.load(Ordering::Acquire) {
+        let address = ADDRESSES[at].load(Ordering::Acquire);
+        if address <= 1 || !life::sampled(address as *mut _) {
+            continue;
+        }
+        let Some(pages) = touched(address, SIZES[at].load(Ordering::Relaxed)) else {
+            continue;
+        };
+        let before = FOUND[at].swap(pages + 1, Ordering::Relaxed);
+        if before == 0 || pages + 1 > before + least * before / 16 {
+            note(&Event::Extent {
+                address: address as u64,
+                bytes: (pages as u64) << 12,
+            });
+        }
+    }
+}
+
+/// Resident pages of a block.
+pub fn touched(address: usize, size: usize) -> Option<usize> {
+    let (start, end) = (address & !0xfff, (address + size + 0xfff) & !0xfff);
+    let mut pages = 0;
+    let mut at = start;
+    while at < end {
+        let mut present = [0_u8; 4096];
+        let bytes = (end - at).min(present.len() << 12);
+        // SAFETY: addresses to ask about, and a byte for each page.
+        let result = unsafe { libc::mincore(at as *mut _, bytes, present.as_mut_ptr()) };
+        if result != 0 {
+            return None;
+        }
+        pages += present.iter().filter(|&&page| page & 1 != 0).count();
+        at += bytes;
+    }
+    Some(pages)
+}

@@ -1,0 +1,312 @@
+//! What of a process's own memory is its allocator's, counted page by page, without allocating.
+//!
+//! ```text
+//!   smaps_rollup   all anonymous pages
+//!   maps           data of programs and libraries, the first stack, zeroed data behind a file's
+//!   ranges         what the caller knows: mappings of the program, stacks of threads
+//!   pagemap        which pages of those are there        heap = all - those
+//! ```
+//!
+//! The system's own counters (`statm`) are batched for each CPU and off by some hundred KiB; these are not.
+
+use core::ffi::CStr;
+
+/// Bytes read of a file at a time.
+const READ: usize = 32 << 10;
+
+/// Pages of other memory looked at at most; beyond there is no answer.
+const PAGES_MAX: usize = 4 << 20;
+
+/// A mapping of a file larger than this that nobody can write holds no pages of the process's own.
+const READ_ONLY_MAX: usize = 64 << 20;
+
+/// Memory to work in.
+pub struct Scratch {
+    text: [u8; READ],
+    pages: [u64; 2048],
+}
+
+impl Scratch {
+    /// Empty.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            text: [0; READ],
+            pages: [0; 2048],
+        }
+    }
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Resident bytes that are the process's own: not of files, not shared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Resident {
+    /// Of the allocator.
+    pub heap: u64,
+    /// All others.
+    pub other: u64,
+}
+
+/// An open file.
+struct File(i32);
+
+impl File {
+    fn open(path: &CStr) -> Option<Self> {
+        // SAFETY: a path that ends in a zero.
+        let file = unsafe { libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
+        (file >= 0).then_some(Self(file))
+    }
+
+    fn read(&self, into: &mut [u8]) -> Option<usize> {
+        // SAFETY: a buffer of that many bytes.
+        let read = unsafe { libc::read(self.0, into.as_mut_ptr().cast(), into.len()) };
+        usize::try_from(read).ok()
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        // SAFETY: an open file of ours.
+        unsafe { libc::close(self.0) };
+    }
+}
+
+/// Looks at this process. `ranges` are its other memory as far as the caller knows, apart from each other;
+/// a pair of zeroes is none. No answer without `/proc`, or where other memory is too large to look at.
+pub fn look(scratch: &mut Scratch, ranges: &[[usize; 2]]) -> Option<Resident> {
+    let all = anonymous(scratch)?;
+    let other = other(scratch, ranges)?;
+    Some(Resident {
+        heap: all.saturating_sub(other),
+        other,
+    })
+}
+
+/// All anonymous bytes.
+fn anonymous(scratch: &mut Scratch) -> Option<u64> {
+    let file = File::open(c"/proc/self/smaps_rollup")?;
+    let mut end = 0;
+    while let Some(read @ 1..) = file.read(&mut scratch.text[end..]) {
+        end += read;
+    }
+    let name = b"\nAnonymous:";
+    let text = &scratch.text[..end];
+    let at = text.windows(name.len()).position(|part| part == name)?;
+    let digits = text[at + name.len()..]
+        .iter()
+        .skip_while(|byte| **byte == b' ')
+        .take_while(|byte| byte.is_ascii_digit());
+    Some(digits.fold(0, |sum, digit| sum * 10 + u64::from(digit - b'0')) << 10)
+}
+
+/// A line of `maps`.
+struct Map {
+    start: usize,
+    end: usize,
+    writable: bool,
+    /// Private, and readable or writable: it may hold pages of its own.
+    own: bool,
+    named: bool,
+    heap: bool,
+}
+
+fn hex(text: &[u8]) -> Option<usize> {
+    text.iter().try_fold(0_usize, |sum, byte| {
+        let digit = (*byte as char).to_digit(16)?;
+        Some(sum << 4 | digit as usize)
+    })
+}
+
+impl Map {
+    fn of(line: &[u8]) -> Option<Self> {
+        let mut words = line
+            .split(|byte| *byte == b' ')
+            .filter(|word| !word.is_empty());
+        let (places, rights) = (words.next()?, words.next()?);
+        let dash = places.iter().position(|byte| *byte == b'-')?;
+        let name = words.nth(3).unwrap_or_default();
+        let right = |at: usize, which: u8| rights.get(at) == Some(&which);
+        Some(Self {
+            start: hex(&places[..dash])?,
+            end: hex(&places[dash + 1..])?,
+            writable: right(1, b'w'),
+            own: right(3, b'p') && (right(0, b'r') || right(1, b'w')),
+            named: !name.is_empty(),
+            heap: name.starts_with(b"[heap") || name.starts_with(b"[anon"),
+        })
+    }
+}
+
+/// Resident bytes of the process's own outside its allocator.
+fn other(scratch: &mut Scratch, ranges: &[[usize; 2]]) -> Option<u64> {
+    let maps = File::open(c"/proc/self/maps")?;
+    let pagemap = File::open(c"/proc/self/pagemap")?;
+    let Scratch { text, pages } = scratch;
+    let mut count = Count {
+        pagemap,
+        pages,
+        left: PAGES_MAX,
+        found: 0,
+    };
+    let mut data_ends = 0;
+    let mut end = 0;
+    loop {
+        let read = maps.read(&mut text[end..])?;
+        end += read;
+        let mut at = 0;
+        while let Some(length) = text[at..end].iter().position(|byte| *byte == b'\n') {
+            if let Some(map) = Map::of(&text[at..at + length]) {
+                count.map(&map, &mut data_ends, ranges)?;
+            }
+            at += length + 1;
+        }
+        text.copy_within(at..end, 0);
+        end -= at;
+        if read == 0 || end == text.len() {
+            break;
+        }
+    }
+    // SAFETY: sysconf with a valid name has no obligations.
+    Some(count.found * unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64)
+}
+
+struct Count<'a> {
+    pagemap: File,
+    pages: &'a mut [u64; 2048],
+    left: usize,
+    found: u64,
+}
+
+impl Count<'_> {
+    fn map(&mut self, map: &Map, data_ends: &mut usize, ranges: &[[usize; 2]]) -> Option<()> {
+        if !map.own {
+            return Some(());
+        }
+        let of_file = map.named && !map.heap;
+        // Zeroed data of a program or library has no name and begins where its data of the file end.
+        if of_file || (!map.named && map.start == *data_ends) {
+            let size = map.end - map.start;
+            if of_file && map.writable {
+                *data_ends = map.end;
+            }
+            if map.writable || size <= READ_ONLY_MAX {
+                return self.range(map.start, map.end);
+            }
+            return Some(());
+        }
+        for &[start, end] in ranges {
+            let (start, end) = (start.max(map.start), end.min(map.end));
+            if start < end {
+                self.range(start, end)?;
+            }
+        }
+        Some(())
+    }
+
+    /// Counts pages that are there and are no file's.
+    fn range(&mut self, start: usize, end: usize) -> Option<()> {
+        const PRESENT: u64 = 1 << 63;
+        const OF_FILE: u64 = 1 << 61;
+        // SAFETY: sysconf with a valid name has no obligations.
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+        let (mut at, end) = (start / page, end.div_ceil(page));
+        self.left = self.left.checked_sub(end - at)?;
+        while at < end {
+            let wanted = (end - at).min(self.pages.len());
+            // SAFETY: a buffer of that many words.
+            let read = unsafe {
+                libc::pread(
+                    self.pagemap.0,
+                    self.pages.as_mut_ptr().cast(),
+                    wanted * 8,
+                    (at * 8) as libc::off_t,
+                )
+            };
+            let read = usize::try_from(read).ok()? / 8;
+            if read == 0 {
+                return Some(());
+            }
+            let there = |word: &&u64| *word & PRESENT != 0 && *word & OF_FILE == 0;
+            self.found += self.pages[..read].iter().filter(there).count() as u64;
+            at += read;
+        }
+        Some(())
+    }
+}
+
+/// The calling thread's stack, if the C library tells.
+#[must_use]
+pub fn stack() -> Option<[usize; 2]> {
+    // SAFETY: plain integers; all zeroes is a value.
+    let mut about: libc::pthread_attr_t = unsafe { core::mem::zeroed() };
+    let (mut start, mut bytes) = (core::ptr::null_mut(), 0);
+    // SAFETY: structures to fill, and given back.
+    unsafe {
+        if libc::pthread_getattr_np(libc::pthread_self(), &raw mut about) != 0 {
+            return None;
+        }
+        libc::pthread_attr_getstack(&raw const about, &raw mut start, &raw mut bytes);
+        libc::pthread_attr_destroy(&raw mut about);
+    }
+    (bytes > 0).then_some([start as usize, start as usize + bytes])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_maps_say_what_they_are() {
+        let map = Map::of(b"7f00a000-7f00b000 rw-p 00001000 fe:00 12  /lib/x.so").unwrap();
+        assert_eq!((map.start, map.end), (0x7f00_a000, 0x7f00_b000));
+        assert!(map.own && map.named && map.writable && !map.heap);
+        let map = Map::of(b"7f00b000-7f00c000 ---p 00000000 00:00 0 ").unwrap();
+        assert!(!map.own && !map.named);
+        assert!(
+            Map::of(b"1000-2000 rw-p 00000000 00:00 0   [heap]")
+                .unwrap()
+                .heap
+        );
+        assert!(
+            !Map::of(b"1000-2000 rw-s 00000000 00:01 5 /dev/zero")
+                .unwrap()
+                .own
+        );
+        assert!(Map::of(b"nonsense").is_none());
+    }
+
+    #[test]
+    fn a_range_of_ones_own_is_not_the_heaps() {
+        const BYTES: usize = 8 << 20;
+        // SAFETY: a mapping of its own, written within.
+        let start = unsafe {
+            let start = libc::mmap(
+                core::ptr::null_mut(),
+                BYTES,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            );
+            assert_ne!(start, libc::MAP_FAILED);
+            start.cast::<u8>().write_bytes(1, BYTES);
+            start as usize
+        };
+        let mut scratch = Box::new(Scratch::new());
+        let with = look(&mut scratch, &[]).unwrap();
+        let without = look(&mut scratch, &[[start, start + BYTES]]).unwrap();
+        assert!(
+            without.heap + (BYTES as u64) <= with.heap + (1 << 20),
+            "{with:?} {without:?}"
+        );
+        assert!(
+            without.other >= with.other + BYTES as u64,
+            "{with:?} {without:?}"
+        );
+    }
+}
