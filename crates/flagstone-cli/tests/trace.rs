@@ -289,6 +289,105 @@ fn a_trace_of_threads_replays_whole_on_every_allocator() {
     }
 }
 
+#[test]
+fn a_block_that_three_threads_use_is_used_in_their_order() {
+    use flagstone_trace::{Event, Request};
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("order.fst");
+    let mut writer = writer(&file);
+    let mut time = 0;
+    let mut event = |stream: u32, event: Event| {
+        time += 10;
+        writer.event(id(stream), 1, time, &event).unwrap();
+    };
+    let request = Request {
+        size: 64,
+        ..Request::default()
+    };
+    let alloc = |address: u64| Event::Alloc { address, request };
+    let free = |address: u64| Event::Free { address };
+    // The third thread has nothing to do before it frees; the second, which resizes, very much.
+    event(1, alloc(0x1000));
+    event(3, alloc(0x2000));
+    for _ in 0..200_000 {
+        event(2, alloc(0x3000));
+        event(2, free(0x3000));
+    }
+    let (old, new) = (0x1000, 0x4000);
+    event(
+        2,
+        Event::Realloc {
+            old,
+            new,
+            size: 128,
+        },
+    );
+    event(3, free(0x4000));
+    event(3, free(0x2000));
+    writer.finish().unwrap();
+    let output = flagstone(&["replay", lossless(&file), "--runs", "1", "--json=-"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let document: Value = serde_json::from_slice(&output.stdout).expect("a document");
+    assert_eq!(document["unknown_frees"], 0);
+    assert_eq!(document["rows"][0]["refused"], 0);
+}
+
+#[test]
+fn a_replay_has_the_memory_of_the_program_beside_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("perl.fst");
+    let program =
+        "my @a = map { 'x' x ($_ % 900) } 1..40000; my $untouched = pack('x10000000'); @a = ();";
+    let command = ["perl", "-e", program];
+    let output = record(&file, &["--under", "glibc"], &command);
+    if output.status.code() == Some(127) {
+        return eprintln!("skipped: no perl");
+    }
+    let mut words = vec![
+        "replay",
+        lossless(&file),
+        "--runs",
+        "1",
+        "--json=-",
+        "--beside",
+        "--",
+    ];
+    words.extend(command);
+    let output = flagstone(&words);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let document: Value = serde_json::from_slice(&output.stdout).expect("a document");
+    assert_eq!(document["schema"], "flagstone.beside/1");
+    let rows = document["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 2);
+    for row in rows {
+        let peak = row["program_peak_bytes"]["median"].as_f64().unwrap();
+        assert!(peak > 15e6, "{row}");
+        // The mean of so short a program hangs on a few looks.
+        for (figure, most) in [("peak_percent", 10.0), ("mean_percent", 30.0)] {
+            let apart = row[figure].as_f64().unwrap();
+            assert!(apart.abs() < most, "{figure}: {apart}");
+        }
+    }
+}
+
+/// A file for events of a program called "four threads".
+fn writer(file: &Path) -> flagstone_trace::write::Writer<std::fs::File> {
+    let header: flagstone_trace::Header = serde_json::from_value(serde_json::json!({
+        "schema": "flagstone-trace/1", "recorder": "a test", "command": ["four threads"],
+        "page_size": 4096, "tick_ns": 1.0
+    }))
+    .unwrap();
+    flagstone_trace::write::Writer::new(std::fs::File::create(file).unwrap(), &header).unwrap()
+}
+
+fn id(stream: u32) -> flagstone_trace::index::StreamId {
+    flagstone_trace::index::StreamId {
+        process: 1,
+        image: 1,
+        stream,
+    }
+}
+
 struct Threads {
     events: u64,
     threads: u64,
@@ -297,23 +396,11 @@ struct Threads {
 
 /// Four threads; each frees what the one before it made.
 fn threads(file: &Path) -> Threads {
-    use flagstone_trace::index::StreamId;
-    use flagstone_trace::write::Writer;
-    use flagstone_trace::{Event, Header, Request};
+    use flagstone_trace::{Event, Request};
     const THREADS: u64 = 4;
     const BLOCKS: u64 = 5000;
     const SIZE: u64 = 1024;
-    let header: Header = serde_json::from_value(serde_json::json!({
-        "schema": "flagstone-trace/1", "recorder": "a test", "command": ["four threads"],
-        "page_size": 4096, "tick_ns": 1.0
-    }))
-    .unwrap();
-    let mut writer = Writer::new(std::fs::File::create(file).unwrap(), &header).unwrap();
-    let id = |thread: u64| StreamId {
-        process: 1,
-        image: 1,
-        stream: thread as u32 + 1,
-    };
+    let mut writer = writer(file);
     let (mut time, mut events) = (0, 0);
     let address = |thread: u64, block: u64| 0x10_0000 + (thread * BLOCKS + block) * SIZE;
     for thread in 0..=THREADS {
@@ -323,7 +410,8 @@ fn threads(file: &Path) -> Threads {
                 let free = Event::Free {
                     address: address(thread - 1, block),
                 };
-                writer.event(id(thread % THREADS), 1, time, &free).unwrap();
+                let stream = (thread % THREADS) as u32 + 1;
+                writer.event(id(stream), 1, time, &free).unwrap();
                 events += 1;
             }
             if thread < THREADS {
@@ -336,7 +424,9 @@ fn threads(file: &Path) -> Threads {
                     address: address(thread, block),
                     request,
                 };
-                writer.event(id(thread), 1, time, &alloc).unwrap();
+                writer
+                    .event(id(thread as u32 + 1), 1, time, &alloc)
+                    .unwrap();
                 events += 1;
             }
         }
