@@ -20,7 +20,7 @@ mod reader;
 use crate::spec::Spec;
 use flagstone_core::base::PageSize;
 use flagstone_core::policy::Policy;
-use flagstone_sim::workload::tape::{Act, Steps, Tape};
+use flagstone_sim::workload::tape::{Act, QUEUED_MAX, Steps, Tape};
 use flagstone_trace::header::Cache;
 use flagstone_trace::{Error, Event, Trace};
 use reader::{Reader, Recording, Rules};
@@ -154,6 +154,7 @@ pub fn tape(spec: &Spec) -> Result<(Arc<Tape>, About), String> {
         streams: tasks,
         copies,
         left,
+        queued_max: QUEUED_MAX,
         source: Arc::new(recording),
     };
     Ok((Arc::new(tape), about))
@@ -309,6 +310,37 @@ mod tests {
             "{:?}",
             record.more
         );
+    }
+
+    #[test]
+    fn a_stream_ahead_of_the_others_waits_and_changes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = recorded(folder.path(), "glibc", &[]);
+        let spec = spec(&file, "flagstone", 2);
+        let (made, _) = tape(&spec).unwrap();
+        let played = |queued_max| {
+            let tape = Tape {
+                queued_max,
+                ..Tape::clone(&made)
+            };
+            let mut params = spec.params().unwrap();
+            params.tape = Some(Arc::new(tape));
+            let scenario = flagstone_sim::scenario::Scenario {
+                machine: &spec.machine,
+                workload: spec.known_workload().unwrap(),
+                policy: &spec.policy.named().unwrap(),
+                tasks: spec.tasks,
+                seed: spec.seed,
+                params: &params,
+                plan: spec.plan(),
+            };
+            scenario.run().unwrap().simulated
+        };
+        let whole = played(QUEUED_MAX);
+        assert!(whole > 500, "{whole}");
+        for queued_max in [2, 4, 7, 100] {
+            assert_eq!(played(queued_max), whole, "{queued_max} steps queued");
+        }
     }
 
     #[test]

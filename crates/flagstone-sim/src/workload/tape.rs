@@ -97,6 +97,8 @@ pub struct Tape {
     pub copies: u32,
     /// Objects of each cache that one copy never gives back.
     pub left: Vec<u64>,
+    /// Steps of all copies that may be read and not yet played: [`QUEUED_MAX`], fewer in tests.
+    pub queued_max: usize,
     /// Its steps.
     pub source: Arc<dyn Source>,
 }
@@ -118,8 +120,8 @@ impl Tape {
     }
 }
 
-/// Steps of all copies that are read and not yet played.
-const QUEUED_MAX: usize = 4 << 20;
+/// Most steps that are read and not yet played, some 130 MB.
+pub const QUEUED_MAX: usize = 4 << 20;
 
 /// A copy's steps on their way from the source to the streams.
 struct Dealer {
@@ -165,7 +167,7 @@ pub(super) fn make<'a>(env: &'a Env<'a>) -> Vec<(u32, Program<'a>)> {
                 steps,
                 queues: vec![VecDeque::new(); tape.streams],
                 queued: 0,
-                most: (QUEUED_MAX / tape.copies as usize).max(1 << 10),
+                most: (tape.queued_max / tape.copies as usize).max(2),
                 ended: false,
             }),
             ahead: RefCell::default(),
