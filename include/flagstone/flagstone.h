@@ -128,7 +128,7 @@ typedef int (*flagstone_limit_callback)(size_t wanted, size_t held, void *argume
 int flagstone_set_limit(size_t bytes, flagstone_limit_callback callback, void *argument);
 
 /* Reads a knob or figure by name: 0 or ENOENT.
- *   cpus  caches  page_size  rseq  profile  limit  pressure
+ *   cpus  caches  page_size  rseq  profile  limit  pressure  retain_bytes_min
  *   cache.<name>.object_size  .size  .align  .order  .objs_per_slab  .sheaf_capacity  .min_partial
  */
 int flagstone_get(const char *name, uint64_t *value);
@@ -138,6 +138,7 @@ int flagstone_get(const char *name, uint64_t *value);
  *   cache.<name>.shrink        1: give back what the cache holds beyond the objects handed out
  *   trim                       give back free memory, but so many bytes
  *   limit                      bytes the heap may hold; 0: no limit
+ *   retain_bytes_min           bytes that may always be free
  *   pressure                   1: give back free memory where memory is short; 0: not
  *   profile                    mean bytes between samples of a heap profile; 0: none
  */

@@ -5,7 +5,7 @@
 //!   cache.<name>.min_partial                                                        read, set
 //!   cache.<name>.shrink                                                             set
 //!   cpus  caches  page_size  rseq                                                   read
-//!   profile  limit  pressure                                                        read, set
+//!   profile  limit  pressure  retain_bytes_min                                      read, set
 //!   trim                                                                            set
 //! ```
 //!
@@ -50,7 +50,7 @@ const fn set(name: &'static str, to: &'static str) -> Knob {
 }
 
 /// Those of the heap.
-pub const OF_HEAP: [Knob; 8] = [
+pub const OF_HEAP: [Knob; 9] = [
     read("cpus"),
     read("caches"),
     read("page_size"),
@@ -61,6 +61,10 @@ pub const OF_HEAP: [Knob; 8] = [
         "off, or 1M and more bytes, which the heap may hold",
     ),
     both("pressure", "off or on: give back where memory is short"),
+    both(
+        "retain_bytes_min",
+        "0 to 1024G bytes that may always be free",
+    ),
     set("trim", "bytes of free pages that stay"),
 ];
 
@@ -78,6 +82,9 @@ pub const OF_CACHE: [Knob; 8] = [
 
 /// Most empty slabs a node may be told to keep of a cache, as in the kernel's own file.
 pub const MIN_PARTIAL_MAX: u64 = 1 << 16;
+
+/// Most bytes that a heap may be told to keep free.
+pub const RETAIN_MAX: u64 = 1 << 40;
 
 /// The cache and its knob in `cache.<name>.<knob>`.
 #[must_use]

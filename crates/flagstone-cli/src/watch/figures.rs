@@ -10,6 +10,7 @@ use flagstone_core::stats::{CacheFigures, Ledger, Survey};
 use flagstone_linux::beacon::{GAUGES, Gauge};
 use flagstone_linux::knobs::{OF_CACHE, OF_HEAP, of_cache};
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 
 /// The caches that have slabs, largest first.
 pub fn caches(survey: &Survey, ready: &Ready<Copied>) -> Vec<Cache> {
@@ -158,6 +159,10 @@ pub fn knobs(ready: &Ready<Copied>, gauges: &[u64; GAUGES]) -> BTreeMap<String, 
         "profile" => Some(gauges[Gauge::Profile as usize]),
         "limit" => Some(gauges[Gauge::Limit as usize]),
         "pressure" => Some(gauges[Gauge::Pressure as usize]),
+        "retain_bytes_min" => {
+            let budget = slabs.pages().budget();
+            Some(budget.min().load(Ordering::Relaxed) as u64)
+        }
         _ => None,
     };
     let named = OF_HEAP.iter().map(|knob| knob.name);

@@ -1,6 +1,7 @@
 //! Running processes asked and told: real programs under load, from outside.
 
 mod damage;
+mod gaps;
 mod metrics;
 mod ours;
 mod reach;

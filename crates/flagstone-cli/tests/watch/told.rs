@@ -171,6 +171,35 @@ int main(void) {
 }
 
 #[test]
+fn a_budget_that_is_lowered_goes_back_as_the_program_frees() {
+    let folder = tempfile::tempdir().unwrap();
+    // Most of it is freed and kept; then it goes up and down by a little.
+    let source = BUSY.replace("i % 3000 > 300", "1").replace(
+        "for (int i = 0; i < 64; i++) free(some[i]);",
+        "for (int i = 0; i < 64; i++) free(some[i]); free(malloc(200000));",
+    );
+    let program = compiled(folder.path(), &source);
+    let mut command = Command::new(program);
+    command.env("FLAGSTONE_RETAIN_BYTES_MIN", "1G");
+    let running = Running::start(on_library(&mut command));
+    let pid = running.pid.as_str();
+    assert_eq!(
+        ask(&["get", pid, "retain_bytes_min"]).1.trim(),
+        "1073741824"
+    );
+    let free = || {
+        let reading = json(&["stat", pid, "--json"]);
+        let lines = reading["ledger"].as_array().unwrap();
+        let line = lines.iter().find(|line| line["line"] == "free_pages");
+        line.unwrap()["bytes"].as_u64().unwrap()
+    };
+    assert!(free() > 30 << 20, "{}", free());
+    let (code, out, err) = ask(&["set", "--wait", "60", pid, "retain_bytes_min=1M"]);
+    assert_eq!(code, Some(0), "{out}{err}");
+    until("free pages go back", || free() < 15 << 20);
+}
+
+#[test]
 fn trim_gives_back_what_the_ledger_foretold() {
     let folder = tempfile::tempdir().unwrap();
     // Everything freed, so that much is to be given back; the caches would keep it for a while.

@@ -18,7 +18,7 @@ use crate::sync::plain::{AtomicUsize, Ordering::Relaxed};
 /// What may stay, and what is parked above the page layer.
 #[derive(Debug)]
 pub struct Budget {
-    min: usize,
+    min: AtomicUsize,
     share: usize,
     /// Most bytes by what the process may use (ADR 0013).
     most: AtomicUsize,
@@ -35,7 +35,7 @@ pub struct Budget {
 impl Budget {
     pub(super) const fn new(rule: &Retention) -> Self {
         Self {
-            min: rule.min_bytes,
+            min: AtomicUsize::new(rule.min_bytes),
             share: rule.share,
             most: AtomicUsize::new(usize::MAX),
             parked: AtomicUsize::new(0),
@@ -45,12 +45,19 @@ impl Budget {
         }
     }
 
+    /// Bytes that may always be free: a knob.
+    pub fn min(&self) -> &AtomicUsize {
+        &self.min
+    }
+
     /// Bytes that may be free while `in_use` bytes are in use.
     #[inline]
     #[must_use]
     pub fn bound(&self, in_use: usize) -> usize {
         let share = (in_use / 1024).saturating_mul(self.share);
-        self.min.max(share).min(self.most.load(Relaxed))
+        share
+            .max(self.min.load(Relaxed))
+            .min(self.most.load(Relaxed))
     }
 
     /// Bytes that stay of free pages after a deep fall to `in_use` bytes. Why a 64th: more frees follow
@@ -59,7 +66,9 @@ impl Budget {
     #[inline]
     #[must_use]
     pub fn floor(&self, in_use: usize) -> usize {
-        (in_use / 64).max(self.min / 16).min(self.bound(in_use))
+        (in_use / 64)
+            .max(self.min.load(Relaxed) / 16)
+            .min(self.bound(in_use))
     }
 
     /// Bytes of free pages that may stay: the bound less what the others hold, and the floor at

@@ -18,10 +18,9 @@
 
 use crate::sync::plain::{AtomicU64, Ordering::Relaxed};
 
-/// Nanoseconds that a page costs which was given back and is wanted again: its part of the
-/// `madvise`, and the fault. Why 2000: with 4 KiB pages a fault of zeroed memory takes 0.5 to 1 µs
-/// on bare machines and 2 to 4 µs under nested page tables. Halving it lets programs that swing
-/// give back twice as often.
+/// Nanoseconds that a page costs which was given back and is wanted again: its part of the `madvise`,
+/// and the fault. Why 2000: with 4 KiB pages a fault of zeroed memory takes 0.5 to 1 µs on bare machines,
+/// 2 to 4 µs under nested page tables. Halving it lets programs that swing give back twice as often.
 pub const PAGE_NS: u64 = 2000;
 
 /// Nanoseconds that looking through one slab for pages to give back costs.

@@ -39,10 +39,8 @@ impl BarnLimits {
     pub const NONE: Self = Self { full: 0, empty: 0 };
 }
 
-/// The capacity 7.0 gives a cache of stride `size` that asked for `requested` (0 if it did not).
-///
-/// A base by size is grown to fill the kmalloc block the sheaf lands in: 26 slots behind a
-/// 32-byte header take a 256-byte block, which holds 28.
+/// The capacity 7.0 gives a cache of stride `size` that asked for `requested` (0 if it did not): a base by
+/// size, grown to fill the kmalloc block the sheaf lands in. 26 slots and a header of 32 bytes take 256, and hold 28.
 #[must_use]
 pub const fn capacity_7_0(size: usize, page_size: PageSize, requested: u32) -> u32 {
     let base = if size >= page_size.bytes() {
