@@ -29,6 +29,7 @@ pub mod probe;
 pub mod record;
 mod row;
 mod runs;
+mod settings;
 pub mod spec;
 pub mod sweep;
 pub mod table;

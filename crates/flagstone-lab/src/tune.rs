@@ -13,6 +13,7 @@
 use crate::record::Record;
 use crate::row::deviation_of;
 use crate::runs::{Answer, Options, sim};
+pub use crate::settings::kernel_settings;
 use crate::spec::{Rules, Spec, Window};
 use crate::{names, units};
 use flagstone_core::policy::{KEYS, Policy};
@@ -90,10 +91,66 @@ pub struct Question {
     pub seeds: u64,
     /// Other policies to compare with, by name.
     pub others: Vec<String>,
+    /// What counts.
+    pub goals: Weights,
 }
 
-/// A figure over the unseen seeds.
+/// What each goal counts; zero leaves it out.
 #[derive(Clone, Copy, PartialEq, Debug, serde::Serialize)]
+pub struct Weights {
+    /// Operations of a task in a second.
+    pub throughput: f64,
+    /// Mean bytes in use.
+    pub memory: f64,
+}
+
+impl Weights {
+    /// `throughput,memory`, each perhaps with a weight: `throughput=2,memory`.
+    ///
+    /// # Errors
+    /// One line.
+    pub fn parse(goals: &[String]) -> Result<Self, String> {
+        let mut weights = Self {
+            throughput: 0.0,
+            memory: 0.0,
+        };
+        for goal in goals {
+            let (name, weight) = goal.split_once('=').unwrap_or((goal, "1"));
+            let number = weight.parse::<f64>().ok();
+            let number = number.filter(|number| *number > 0.0 && number.is_finite());
+            let number = number
+                .ok_or_else(|| format!("--goal {goal}: a weight is a number above 0, as 2"))?;
+            match name.trim() {
+                "throughput" => weights.throughput = number,
+                "memory" => weights.memory = number,
+                _ => {
+                    let near = names::question(name, ["throughput", "memory"]);
+                    return Err(format!("--goal {goal}: {near}known: throughput, memory"));
+                }
+            }
+        }
+        Ok(weights)
+    }
+
+    /// Whether one goal counts alone.
+    #[must_use]
+    pub fn single(&self) -> bool {
+        self.throughput == 0.0 || self.memory == 0.0
+    }
+
+    /// What is to be high: throughput, and the memory not used; a goal that does not count is zero.
+    fn goals(&self, ops: f64, bytes: f64) -> Goals {
+        let counts = |weight: f64, value: f64| if weight > 0.0 { value } else { 0.0 };
+        [counts(self.throughput, ops), counts(self.memory, -bytes)]
+    }
+}
+
+/// The part of a trace that the search sees, and those of the last comparison, in percent of its time.
+const SEEN: (u8, u8) = (0, 50);
+const UNSEEN_PARTS: [(u8, u8); 2] = [(50, 75), (75, 100)];
+
+/// A figure over the unseen seeds.
+#[derive(Clone, Copy, PartialEq, Debug, Default, serde::Serialize)]
 pub struct Figure {
     /// Mean.
     pub mean: f64,
@@ -120,6 +177,14 @@ pub struct Found {
     pub on_front: bool,
     /// Better than the policy as it is in one goal, and not worse in the other, beyond the spread.
     pub better: bool,
+    /// Its gain over the policy as it is, in percent, pair by pair of the same seed and part: more operations,
+    /// fewer bytes.
+    pub ops_gain: Figure,
+    /// See [`Self::ops_gain`].
+    pub bytes_gain: Figure,
+    /// Operations and bytes of every unseen run.
+    #[serde(skip)]
+    runs: Vec<[f64; 2]>,
 }
 
 /// What came of it.
@@ -131,16 +196,16 @@ pub struct Tuned {
     pub runs: usize,
     /// Points that could not be run, in a line each.
     pub failures: Vec<String>,
+    /// What counted.
+    pub goals: Weights,
 }
 
 impl Tuned {
     /// The settings to take, if any are worth it: those better beyond the spread, by the larger gain.
     #[must_use]
     pub fn advice(&self) -> Option<&Found> {
-        let default = self.points.iter().find(|point| point.is_default)?;
         let gain = |point: &&Found| {
-            point.ops.mean / default.ops.mean.max(1e-9)
-                - point.bytes.mean / default.bytes.mean.max(1.0)
+            self.goals.throughput * point.ops_gain.mean + self.goals.memory * point.bytes_gain.mean
         };
         let candidates = self
             .points
@@ -183,14 +248,14 @@ pub fn tune(
         points = unlike(points, question);
         let specs: Vec<Spec> = points
             .iter()
-            .map(|point| question.at(point, SEARCH_SEED, window))
-            .collect::<Result<_, _>>()?;
+            .map(|point| Ok(on_part(question.at(point, SEARCH_SEED, window)?, SEEN)))
+            .collect::<Result<_, String>>()?;
         let answers = sim(&specs, options, &done);
         runs += answers.len();
         let mut alive = Vec::new();
         for (answer, point) in answers.iter().zip(&points) {
             match &answer.run {
-                Ok(run) => alive.push((point.clone(), goals(&run.record))),
+                Ok(run) => alive.push((point.clone(), question.goals_of(&run.record))),
                 Err(why) => drop(failures.insert(why.clone())),
             }
         }
@@ -260,6 +325,14 @@ fn between(points: &[Vec<f64>], chance: &mut Chance) -> Vec<f64> {
         .collect()
 }
 
+/// A run on a part of its trace, if it plays one.
+fn on_part(mut spec: Spec, part: (u8, u8)) -> Spec {
+    if let Some(trace) = &mut spec.workload.trace {
+        trace.part = Some(part);
+    }
+    spec
+}
+
 /// Points that mean other settings than all before them.
 fn unlike(points: Vec<Vec<f64>>, question: &Question) -> Vec<Vec<f64>> {
     let mut seen = BTreeSet::new();
@@ -275,6 +348,11 @@ impl Question {
         knobs
             .map(|(knob, place)| format!("{}={}", knob.key, knob.at(*place)))
             .collect()
+    }
+
+    fn goals_of(&self, record: &Record) -> Goals {
+        self.goals
+            .goals(record.ops_per_task_per_s, record.mean_bytes as f64)
     }
 
     fn at(&self, point: &[f64], seed: u64, window: Window) -> Result<Spec, String> {
@@ -297,10 +375,6 @@ impl Question {
 
 /// What is to be high: throughput, and the memory not used.
 type Goals = [f64; 2];
-
-fn goals(record: &Record) -> Goals {
-    [record.ops_per_task_per_s, -(record.mean_bytes as f64)]
-}
 
 fn beats(a: &Goals, b: &Goals) -> bool {
     a[0] >= b[0] && a[1] >= b[1] && a != b
@@ -379,10 +453,13 @@ fn compare(
     let specs: Vec<Spec> = rules
         .iter()
         .flat_map(of)
-        .map(|(policy, seed)| Spec {
-            seed,
-            policy,
-            ..question.spec.clone()
+        .map(|(policy, seed)| {
+            let spec = Spec {
+                seed,
+                policy,
+                ..question.spec.clone()
+            };
+            on_part(spec, UNSEEN_PARTS[seed as usize % UNSEEN_PARTS.len()])
         })
         .collect();
     let answers = sim(&specs, options, done);
@@ -397,86 +474,84 @@ fn compare(
             }
         }
         if records.len() == seeds.len() {
-            let figure = |of: fn(&Record) -> f64| {
-                let values: Vec<f64> = records.iter().map(|record| of(record)).collect();
-                Figure {
-                    mean: values.iter().sum::<f64>() / values.len() as f64,
-                    spread: deviation_of(&values),
-                }
-            };
+            let runs: Vec<[f64; 2]> = records
+                .iter()
+                .map(|record| [record.ops_per_task_per_s, record.mean_bytes as f64])
+                .collect();
+            let figure = |at: usize| Figure::of(runs.iter().map(|run| run[at]));
             found.push(Found {
                 policy: rules[at].name.clone(),
                 settings: rules[at].knobs.clone(),
                 is_default: at == 0,
                 is_other: at >= own,
-                ops: figure(|record| record.ops_per_task_per_s),
-                bytes: figure(|record| record.mean_bytes as f64),
+                ops: figure(0),
+                bytes: figure(1),
                 on_front: false,
                 better: false,
+                ops_gain: Figure::default(),
+                bytes_gain: Figure::default(),
+                runs,
             });
         } else if at == 0 {
             return Err(failures.pop().unwrap_or_default());
         }
     }
-    judge(&mut found, count);
-    found.sort_by(|a, b| b.ops.mean.total_cmp(&a.ops.mean));
+    judge(&mut found, question.goals);
+    match question.goals.throughput > 0.0 {
+        true => found.sort_by(|a, b| b.ops.mean.total_cmp(&a.ops.mean)),
+        false => found.sort_by(|a, b| a.bytes.mean.total_cmp(&b.bytes.mean)),
+    }
     Ok(Tuned {
         points: found,
         runs: answers.len(),
         failures,
+        goals: question.goals,
     })
 }
 
 /// Marks the front and what is better than the policy as it is.
-fn judge(found: &mut [Found], seeds: u64) {
+fn judge(found: &mut [Found], weights: Weights) {
     let goals: Vec<Goals> = found
         .iter()
-        .map(|point| [point.ops.mean, -point.bytes.mean])
+        .map(|point| weights.goals(point.ops.mean, point.bytes.mean))
         .collect();
     let default = found.first().cloned();
     for (at, point) in found.iter_mut().enumerate() {
         point.on_front = !goals.iter().any(|other| beats(other, &goals[at]));
         if let Some(default) = default.as_ref().filter(|_| !point.is_default) {
-            let ops = ahead(point.ops, default.ops, seeds);
-            let bytes = ahead(default.bytes, point.bytes, seeds);
+            let pairs = || point.runs.iter().zip(&default.runs);
+            let more = |a: f64, b: f64| (a / b.max(f64::MIN_POSITIVE) - 1.0) * 100.0;
+            point.ops_gain = Figure::of(pairs().map(|(own, than)| more(own[0], than[0])));
+            point.bytes_gain = Figure::of(pairs().map(|(own, than)| -more(own[1], than[1])));
+            let count = point.runs.len();
+            let counts = |weight: f64, gain: i32| if weight > 0.0 { gain } else { 0 };
+            let ops = counts(weights.throughput, point.ops_gain.sign(count));
+            let bytes = counts(weights.memory, point.bytes_gain.sign(count));
             point.better = ops + bytes > 0 && ops >= 0 && bytes >= 0;
         }
     }
 }
 
-/// One if `a` is more than `b` beyond the spread, minus one if less, else zero.
-fn ahead(a: Figure, b: Figure, seeds: u64) -> i32 {
-    let error = ((a.spread.powi(2) + b.spread.powi(2)) / seeds as f64).sqrt();
-    // Equal seeds may give equal figures: a difference of less than a thousandth is none.
-    let least = (ERRORS * error).max(b.mean.abs() / 1000.0);
-    match a.mean - b.mean {
-        more if more > least => 1,
-        less if less < -least => -1,
-        _ => 0,
+impl Figure {
+    fn of(values: impl Iterator<Item = f64>) -> Self {
+        let values: Vec<f64> = values.collect();
+        Self {
+            mean: values.iter().sum::<f64>() / values.len().max(1) as f64,
+            spread: deviation_of(&values),
+        }
     }
-}
 
-/// Settings as a kernel takes them: boot parameters, files and what has no place in a kernel.
-#[must_use]
-pub fn kernel_settings(settings: &[String]) -> Vec<String> {
-    settings
-        .iter()
-        .map(|setting| {
-            let (key, value) = setting.split_once('=').unwrap_or((setting, ""));
-            match key {
-                "slab_max_order" | "slab_min_order" | "slab_min_objects" => {
-                    format!("boot parameter: {key}={value}")
-                }
-                "cpu_partial" | "min_partial" => {
-                    format!("for c in /sys/kernel/slab/*; do echo {value} > $c/{key}; done")
-                }
-                "percpu_pagelist_high_fraction" => format!("sysctl vm.{key}={value}"),
-                _ => format!(
-                    "{key}={value}: no setting of a running kernel, a constant of its source"
-                ),
-            }
-        })
-        .collect()
+    /// One if a gain is above zero beyond the spread of `count` pairs, minus one if below, else zero.
+    fn sign(self, count: usize) -> i32 {
+        let error = ERRORS * self.spread / (count.max(1) as f64).sqrt();
+        // Equal seeds may give equal figures: a difference of less than a thousandth is none.
+        let least = error.max(0.1);
+        match self.mean {
+            more if more > least => 1,
+            less if less < -least => -1,
+            _ => 0,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -497,6 +572,7 @@ mod tests {
             points: 16,
             seeds: 3,
             others: vec!["linux-6.5".into(), "flagstone".into()],
+            goals: Weights::parse(&["throughput".into(), "memory".into()]).unwrap(),
         }
     }
 
@@ -570,6 +646,29 @@ mod tests {
     }
 
     #[test]
+    fn one_goal_has_one_best_point_and_weights_are_told_apart() {
+        let mut question = question(&["sheaf_capacity=2..200"]);
+        for (goal, best) in [("throughput", 0), ("memory", 0)] {
+            question.goals = Weights::parse(&[goal.into()]).unwrap();
+            let tuned = tune(&question, &Options::default(), |_| ()).unwrap();
+            // The first of the list, and those equal to it.
+            let first = &tuned.points[best];
+            assert!(first.on_front, "{goal}");
+            for point in tuned.points.iter().filter(|point| point.on_front) {
+                match goal {
+                    "throughput" => assert_eq!(point.ops.mean, first.ops.mean),
+                    _ => assert_eq!(point.bytes.mean, first.bytes.mean),
+                }
+            }
+        }
+        let weights = Weights::parse(&["throughput=2".into(), "memory".into()]).unwrap();
+        assert_eq!((weights.throughput, weights.memory), (2.0, 1.0));
+        for wrong in ["memroy", "memory=0", "memory=x"] {
+            assert!(Weights::parse(&[wrong.into()]).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
     fn selection_keeps_both_ends_of_the_front() {
         let all = [[9.0, 1.0], [1.0, 9.0], [5.0, 5.0], [5.1, 5.1], [4.0, 4.0]];
         let kept = selected(all.iter().map(|goals| ((), *goals)).collect(), 3);
@@ -577,20 +676,6 @@ mod tests {
         assert!(
             kept.contains(&[9.0, 1.0]) && kept.contains(&[1.0, 9.0]) && kept.contains(&[5.1, 5.1]),
             "{kept:?}"
-        );
-    }
-
-    #[test]
-    fn settings_of_kernels_say_where_they_go() {
-        let lines = kernel_settings(&[
-            "slab_max_order=4".into(),
-            "cpu_partial=30".into(),
-            "barn_full=3".into(),
-        ]);
-        assert!(
-            lines[0].starts_with("boot parameter")
-                && lines[1].contains("/sys/kernel/slab")
-                && lines[2].contains("constant")
         );
     }
 }

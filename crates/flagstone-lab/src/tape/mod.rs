@@ -42,6 +42,9 @@ pub struct Recorded {
     /// The file; no part of the identity.
     #[serde(default)]
     pub file: String,
+    /// Only the events between two shares of the trace's time, in percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<(u8, u8)>,
 }
 
 /// What a trace is, before it is played.
@@ -82,6 +85,7 @@ impl Recorded {
             copies,
             pages,
             file: file.display().to_string(),
+            part: None,
         };
         Ok((recorded, about))
     }
@@ -118,6 +122,7 @@ pub fn tape(spec: &Spec) -> Result<(Arc<Tape>, About), String> {
         pages: recorded.pages || !has_objects(&trace)?,
         places: places.map(|(at, stream)| (stream.id, at % tasks)).collect(),
         tasks,
+        part: span(&trace, recorded.part),
     };
     let recording = Recording {
         trace: Arc::new(trace),
@@ -158,6 +163,19 @@ pub fn tape(spec: &Spec) -> Result<(Arc<Tape>, About), String> {
         source: Arc::new(recording),
     };
     Ok((Arc::new(tape), about))
+}
+
+/// The times of a part of a trace.
+fn span(trace: &Trace, part: Option<(u8, u8)>) -> core::ops::Range<u64> {
+    let times = trace.streams().iter().map(|stream| stream.times);
+    let first = times.clone().map(|times| times.0).min().unwrap_or(0);
+    let last = times.map(|times| times.1).max().unwrap_or(0);
+    let at = |percent: u8| first + ((last - first) as f64 * f64::from(percent) / 100.0) as u64;
+    match part {
+        Some((from, to)) if to < 100 => at(from)..at(to),
+        Some((from, _)) => at(from)..u64::MAX,
+        None => 0..u64::MAX,
+    }
 }
 
 /// Whether a trace has objects at all.

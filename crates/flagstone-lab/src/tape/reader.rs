@@ -47,6 +47,8 @@ pub(super) struct Rules {
     /// Which task a stream is played by.
     pub places: HashMap<StreamId, usize>,
     pub tasks: usize,
+    /// Times that are played.
+    pub part: core::ops::Range<u64>,
 }
 
 /// An open trace with the rules by which it is played.
@@ -119,6 +121,9 @@ impl Steps for Reader {
             let Some((time, stream, event)) = self.merged.next().map_err(told)? else {
                 return Ok(None);
             };
+            if !self.maker.rules.part.contains(&time) {
+                continue;
+            }
             let at = (self.trace.ns(time), self.maker.rules.places[&stream]);
             self.maker.event(at, stream.process, event)?;
         }

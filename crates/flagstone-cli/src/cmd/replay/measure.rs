@@ -41,6 +41,19 @@ impl Run {
 /// # Errors
 /// A line that says why the run failed.
 pub fn play(compiled: &Compiled, allocator: &Allocator, pace: Pace) -> Result<Run, String> {
+    play_with(compiled, allocator, pace, "")
+}
+
+/// The same with settings of the library (`FLAGSTONE_CONF`), none if empty.
+///
+/// # Errors
+/// As [`play`].
+pub fn play_with(
+    compiled: &Compiled,
+    allocator: &Allocator,
+    pace: Pace,
+    conf: &str,
+) -> Result<Run, String> {
     let file = compiled.file.as_file();
     let io = |error: std::io::Error| error.to_string();
     write_head(file, &compiled.head).map_err(io)?;
@@ -51,6 +64,9 @@ pub fn play(compiled: &Compiled, allocator: &Allocator, pace: Pace) -> Result<Ru
         Pace::Fast => "fast",
         Pace::Real => "real",
     });
+    if !conf.is_empty() {
+        command.env("FLAGSTONE_CONF", conf);
+    }
     finish_command(command)?;
     let head = read_head(compiled).map_err(io)?;
     let samples = read_samples(compiled, &head).map_err(io)?;

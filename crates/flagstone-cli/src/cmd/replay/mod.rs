@@ -11,6 +11,7 @@
 mod ancestry;
 mod beside;
 mod compile;
+mod confirm;
 mod figures;
 mod html;
 mod measure;
@@ -22,6 +23,7 @@ use super::bench::{FLAGSTONE, choose_allocators};
 use super::trace;
 use crate::exit::{Failure, Outcome};
 use crate::{outfile, progress};
+pub use confirm::{Confirmed, confirm};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;

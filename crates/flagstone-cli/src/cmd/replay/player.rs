@@ -38,8 +38,9 @@ struct Run {
     refused: AtomicU64,
     done: AtomicU64,
     page: u64,
-    /// Nanoseconds of the thread that spent most on samples, and of all.
+    /// Nanoseconds of the thread that spent most on samples.
     longest_look: AtomicU64,
+    /// Processor time of all samples.
     looked: AtomicU64,
 }
 
@@ -166,7 +167,6 @@ fn stream(run: &'static Run, number: u64) {
         next = segment.next;
     }
     run.longest_look.fetch_max(looked, Ordering::Relaxed);
-    run.looked.fetch_add(looked, Ordering::Relaxed);
     run.left.fetch_sub(1, Ordering::AcqRel);
 }
 
@@ -386,7 +386,7 @@ impl Run {
         if number >= SAMPLES_MAX {
             return 0;
         }
-        let began = Instant::now();
+        let (began, cpu) = (Instant::now(), thread_cpu_ns());
         let sample = Sample {
             trace_ns,
             run_ns: self.began.elapsed().as_nanos() as u64,
@@ -399,8 +399,21 @@ impl Run {
                 .at::<Sample>(head.samples_at, number)
                 .write(sample)
         };
+        let cpu = thread_cpu_ns().saturating_sub(cpu);
+        self.looked.fetch_add(cpu, Ordering::Relaxed);
         began.elapsed().as_nanos() as u64
     }
+}
+
+/// Processor time of this thread.
+fn thread_cpu_ns() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: a structure to fill.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// Resident bytes of the allocator; zero where the system does not tell.
