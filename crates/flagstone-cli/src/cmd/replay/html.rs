@@ -18,7 +18,7 @@ pub fn page(document: &Document) -> String {
     let _ = write!(
         page,
         "<p class='sum'>{}</p><p>Recorded: {}. Replayed here, each allocator in a process of its own, \
-         medians of {} runs that took turns; the replayer's own memory is subtracted.</p>",
+         medians of {} runs that took turns; memory is that of the allocator.</p>",
         escape(&sentence(document)),
         escape(&document.command.join(" ")),
         document.rows.first().map_or(0, |row| row.runs)
@@ -94,7 +94,7 @@ fn chart(document: &Document) -> Value {
             "y": { "field": "mib", "type": "quantitative", "title": "MiB" },
             "color": { "field": "name", "type": "nominal", "title": null,
                        "scale": { "domain": names, "range": colours } },
-            "strokeDash": { "field": "name", "type": "nominal", "legend": null,
+            "strokeDash": { "field": "name", "type": "nominal", "title": null,
                             "scale": { "domain": names, "range": dashes } }
         }
     })
