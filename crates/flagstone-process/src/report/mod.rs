@@ -73,7 +73,11 @@ pub fn begin(at_fork: AtFork, at_exit: fn()) {
     if is_on() {
         return;
     }
-    if let Some((directory, heap)) = env::directory().zip(crate::heap()) {
+    let Some(directory) = env::directory() else {
+        return;
+    };
+    // Built only where there is to be a report.
+    if let Some(heap) = crate::heap() {
         start(heap, directory, at_fork, at_exit);
     }
 }
