@@ -59,6 +59,30 @@ pub fn each(target: &str, count: usize, mut visit: impl FnMut(&[u8])) {
     }
 }
 
+/// The same, where each is read or refused by one line; there are more than `least` of the read ones and a
+/// thousand of the others.
+#[allow(dead_code, reason = "fuzz targets take the files alone")]
+pub fn each_read<E: ToString>(
+    target: &str,
+    count: usize,
+    least: usize,
+    mut read: impl FnMut(&[u8]) -> Result<(), E>,
+) {
+    let (mut whole, mut refused) = (0, 0);
+    each(target, count, |bytes| match read(bytes) {
+        Ok(()) => whole += 1,
+        Err(error) => {
+            refused += 1;
+            let line = error.to_string();
+            assert!(!line.trim_end().contains('\n'), "{line}");
+        }
+    });
+    assert!(
+        whole > least && refused > 1000,
+        "{target}: {whole} read, {refused} refused"
+    );
+}
+
 fn change(bytes: &mut Vec<u8>, files: &[Vec<u8>], chance: &mut Chance) {
     if bytes.is_empty() {
         bytes.push(chance.below(256) as u8);

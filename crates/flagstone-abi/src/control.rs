@@ -80,6 +80,9 @@ pub unsafe extern "C" fn flagstone_set_limit(
     callback: Option<limit::Callback>,
     argument: *mut c_void,
 ) -> c_int {
+    if bytes != 0 && (bytes as u64) < limit::LIMIT_MIN {
+        return libc::EINVAL;
+    }
     // The callback first: a limit may be met at once.
     limit::set_callback(callback, argument);
     if !limit::set(bytes as u64) {

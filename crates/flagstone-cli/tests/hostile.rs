@@ -15,13 +15,7 @@ fn no_mutation_of_a_profile_does_harm() {
     if !mutate::in_small_space("no_mutation_of_a_profile_does_harm", 300) {
         return;
     }
-    let (mut read, mut refused) = (0, 0);
-    mutate::each("profile", 15_000, |bytes| match raw::of_file(bytes) {
-        Ok(_) => read += 1,
-        Err(_) => refused += 1,
+    mutate::each_read("profile", 15_000, 100, |bytes| {
+        raw::of_file(bytes).map(drop)
     });
-    assert!(
-        read > 100 && refused > 1000,
-        "{read} read, {refused} refused"
-    );
 }

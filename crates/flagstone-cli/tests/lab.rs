@@ -1,6 +1,10 @@
 //! `sim pagesets`, `sim replay` and `tune` from outside.
 
+#[path = "support/least.rs"]
+mod least;
+
 use assert_cmd::Command;
+use least::LEAST;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -139,20 +143,8 @@ fn a_kernels_capture_plays_on_virtual_cpus_and_ends_with_its_caches() {
 #[test]
 fn tuning_prints_the_front_and_says_leave_it_where_nothing_is_better() {
     let folder = tempfile::tempdir().unwrap();
-    let head = [
-        "tune",
-        "random-mix",
-        "--machine",
-        "x86-16",
-        "--tasks",
-        "2",
-        "--window",
-        "2ms",
-        "--points",
-        "8",
-        "--seeds",
-        "2",
-    ];
+    let rest = ["--points", "8", "--seeds", "2"];
+    let head = [&["tune"], &LEAST[..], &rest].concat();
     let with = |knobs: &[&str]| told(folder.path(), &[&head[..], knobs].concat());
     let text = with(&[
         "--policy",

@@ -1,6 +1,10 @@
 //! `flagstone sim` from outside: good calls, bad calls, the JSON shape.
 
+#[path = "support/least.rs"]
+mod least;
+
 use assert_cmd::Command;
+use least::LEAST;
 
 /// Runs it with a cache of its own, which nothing else has filled.
 fn sim(words: &[&str]) -> assert_cmd::assert::Assert {
@@ -16,17 +20,6 @@ fn sim_in(cache: &std::path::Path, words: &[&str]) -> assert_cmd::assert::Assert
         .args(words)
         .assert()
 }
-
-/// The least run that has rows: two of sixteen CPUs for 2 ms.
-const LEAST: [&str; 7] = [
-    "random-mix",
-    "--machine",
-    "x86-16",
-    "--tasks",
-    "2",
-    "--window",
-    "2ms",
-];
 
 /// The one line a refused call prints.
 fn refusal(words: &[&str]) -> String {

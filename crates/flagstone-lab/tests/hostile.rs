@@ -6,20 +6,9 @@ mod mutate;
 use flagstone_lab::probe;
 
 fn harmless(target: &str, count: usize, read: impl Fn(&str) -> Result<(), String>) {
-    let (mut whole, mut refused) = (0, 0);
-    mutate::each(target, count, |bytes| {
-        match read(&String::from_utf8_lossy(bytes)) {
-            Ok(()) => whole += 1,
-            Err(line) => {
-                refused += 1;
-                assert!(!line.trim_end().contains('\n'), "{line}");
-            }
-        }
+    mutate::each_read(target, count, 10, |bytes| {
+        read(&String::from_utf8_lossy(bytes))
     });
-    assert!(
-        whole > 10 && refused > 1000,
-        "{target}: {whole} read, {refused} refused"
-    );
 }
 
 #[test]

@@ -12,42 +12,35 @@ use flagstone_core::platform::{Fault, Platform};
 /// What the fast half of an allocation did not serve.
 #[cold]
 pub fn alloc_cold(size: usize) -> Option<NonNull<u8>> {
-    if profile::is_asked() {
-        return or_again(profile::alloc(size), size, limit::alloc);
-    }
-    or_again(
-        heap().and_then(|heap| heap.alloc_cold(size)),
-        size,
-        limit::alloc,
-    )
+    let block = match profile::is_asked() {
+        true => profile::alloc(size),
+        false => heap().and_then(|heap| heap.alloc_cold(size)),
+    };
+    or_again(block, || limit::alloc(size))
 }
 
 /// An allocation that a fast half counted for a profile, and found due.
 #[cold]
 pub fn alloc_due(size: usize) -> Option<NonNull<u8>> {
-    or_again(profile::alloc_due(size), size, limit::alloc)
+    or_again(profile::alloc_due(size), || limit::alloc(size))
 }
 
 /// An allocation that a fast half counted for a profile, and did not serve.
 #[cold]
 pub fn alloc_counted(size: usize) -> Option<NonNull<u8>> {
     profile::follow();
-    or_again(
-        heap().and_then(|heap| heap.alloc_cold(size)),
-        size,
-        limit::alloc,
-    )
+    let block = heap().and_then(|heap| heap.alloc_cold(size));
+    or_again(block, || limit::alloc(size))
 }
 
 /// What was refused, once more where there is a limit.
 #[inline(always)]
 fn or_again(
     block: Option<NonNull<u8>>,
-    size: usize,
-    again: fn(usize) -> Option<NonNull<u8>>,
+    again: impl FnOnce() -> Option<NonNull<u8>>,
 ) -> Option<NonNull<u8>> {
     match block {
-        None if limit::is_set() => again(size),
+        None if limit::is_set() => again(),
         block => block,
     }
 }
@@ -77,7 +70,7 @@ fn zeroed_cold(size: usize) -> Option<NonNull<u8>> {
         true => profile::alloc_zeroed(size),
         false => heap().and_then(|heap| heap.alloc_zeroed(size)),
     };
-    or_again(block, size, limit::alloc_zeroed)
+    or_again(block, || limit::alloc_zeroed(size))
 }
 
 /// A block of at least `size` bytes at a multiple of `align`, a power of two.
@@ -86,10 +79,7 @@ pub fn alloc_aligned(align: usize, size: usize) -> Option<NonNull<u8>> {
         true => profile::alloc_aligned(align, size),
         false => heap().and_then(|heap| heap.alloc_aligned(align, size)),
     };
-    match block {
-        None if limit::is_set() => limit::alloc_aligned(align, size),
-        block => block,
-    }
+    or_again(block, || limit::alloc_aligned(align, size))
 }
 
 /// Frees a block that the fast half left as it was; null is fine.
@@ -161,11 +151,8 @@ pub unsafe fn realloc(address: NonNull<u8>, size: usize) -> Option<NonNull<u8>> 
         // SAFETY: obligation 1.
         false => heap().and_then(|heap| unsafe { heap.realloc(address, size) }),
     };
-    match moved {
-        // SAFETY: obligation 1: what was refused is as it was.
-        None if limit::is_set() => unsafe { limit::realloc(address, size) },
-        moved => moved,
-    }
+    // SAFETY: obligation 1: what was refused is as it was.
+    or_again(moved, || unsafe { limit::realloc(address, size) })
 }
 
 /// Bytes that may be used of a block; zero for null.

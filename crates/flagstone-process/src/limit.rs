@@ -14,7 +14,8 @@ use crate::init::static_heap;
 use crate::{blocks, env, heap, profile};
 use core::ffi::{c_int, c_void};
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize};
 use flagstone_core::base::NodeId;
 use flagstone_core::heap::Ready;
 use flagstone_core::platform::{LockKind, Platform};
@@ -106,9 +107,26 @@ pub fn parse(given: &str) -> Option<u64> {
 /// From now on the program is asked at the limit; `None` ends that.
 pub fn set_callback(callback: Option<Callback>, argument: *mut c_void) {
     CALLBACK.store(0, Relaxed);
-    ARGUMENT.store(argument, Relaxed);
-    let address = callback.map_or(0, |callback| callback as usize);
-    CALLBACK.store(address, core::sync::atomic::Ordering::Release);
+    ARGUMENT.store(argument, Release);
+    CALLBACK.store(callback.map_or(0, |callback| callback as usize), Release);
+}
+
+/// The callback with its own argument: who finds another one's finds another callback, or none, afterwards.
+fn callback() -> Option<(Callback, *mut c_void)> {
+    loop {
+        let address = CALLBACK.load(Acquire);
+        let argument = ARGUMENT.load(Acquire);
+        if address == 0 {
+            return None;
+        }
+        if CALLBACK.load(Relaxed) == address {
+            // SAFETY: only `set_callback` stores there, the address of such a function.
+            return Some((
+                unsafe { core::mem::transmute::<usize, Callback>(address) },
+                argument,
+            ));
+        }
+    }
 }
 
 /// The limit in bytes; zero for none.
@@ -207,18 +225,12 @@ fn after_refusal(size: usize, request: Request<'_>) -> Option<NonNull<u8>> {
 /// Asks the program as long as it says that the request is to be tried again.
 fn ask(ready: &Ready<Linux>, size: usize, request: Request<'_>) -> Option<NonNull<u8>> {
     for _ in 0..AGAIN_MAX {
-        let address = CALLBACK.load(core::sync::atomic::Ordering::Acquire);
-        if address == 0 {
-            return None;
-        }
+        let (callback, argument) = callback()?;
         let place = enter()?;
         tell_held(ready);
         GAUGES.add(Gauge::LimitAsked, 1);
-        // SAFETY: only `set_callback` stores there, the address of such a function.
-        let again = unsafe {
-            let callback = core::mem::transmute::<usize, Callback>(address);
-            callback(size, cap::held(), ARGUMENT.load(Relaxed))
-        };
+        // SAFETY: `set_callback` was told that it may be called so.
+        let again = unsafe { callback(size, cap::held(), argument) };
         place.store(0, Relaxed);
         if again == 0 {
             return None;

@@ -183,7 +183,6 @@ pub unsafe extern "C" fn munmap(address: *mut c_void, length: usize) -> i32 {
 }
 
 // Who called is the return address, which only assembly sees: it is passed on as one more argument.
-#[cfg(target_arch = "x86_64")]
 macro_rules! with_caller {
     ($($symbol:ident $argument:literal $inner:ident;)*) => { $(
         /// A function of the C library, with its caller.
@@ -200,18 +199,6 @@ with_caller! {
     mmap "push qword ptr [rsp]\ncall {inner}\nadd rsp, 8\nret" mapped;
     mmap64 "push qword ptr [rsp]\ncall {inner}\nadd rsp, 8\nret" mapped;
     mremap "mov r9, [rsp]\njmp {inner}" moved;
-}
-
-#[cfg(target_arch = "aarch64")]
-macro_rules! with_caller {
-    ($($symbol:ident $argument:literal $inner:ident;)*) => { $(
-        /// A function of the C library, with its caller.
-        #[unsafe(naked)]
-        #[unsafe(no_mangle)]
-        pub extern "C" fn $symbol() {
-            core::arch::naked_asm!($argument, inner = sym $inner)
-        }
-    )* };
 }
 
 #[cfg(target_arch = "aarch64")]

@@ -35,20 +35,9 @@ fn no_mutation_of_the_corpus_does_harm() {
         return;
     }
     let mut file = tempfile::tempfile().unwrap();
-    let (mut read, mut refused) = (0, 0);
-    mutate::each("trace", 30_000, |bytes| {
-        match probe::read(put(&mut file, bytes)) {
-            Ok(_) => read += 1,
-            Err(error) => {
-                refused += 1;
-                assert!(!error.to_string().contains('\n'), "{error}");
-            }
-        }
+    mutate::each_read("trace", 30_000, 1000, |bytes| {
+        probe::read(put(&mut file, bytes)).map(drop)
     });
-    assert!(
-        read > 1000 && refused > 1000,
-        "{read} read, {refused} refused"
-    );
 }
 
 #[test]

@@ -182,7 +182,9 @@ impl<P: Engines> Ready<P> {
             Err(_) => return unsafe { self.strays.push(address) },
         };
         match freed {
-            Some(evicted) => drop(self.drop_evicted(Ok(evicted))),
+            Some(evicted) => {
+                let _ = self.drop_evicted(Ok(evicted));
+            }
             // SAFETY: as above.
             None if !self.unlisted.is_empty() => unsafe { self.strays.push(address) },
             None => P::fatal(Fault::InvalidFree, address.as_ptr()),

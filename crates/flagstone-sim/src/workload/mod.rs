@@ -128,208 +128,194 @@ const PAIRS: Tasks = Tasks { least: 2, step: 2 };
 /// Every workload.
 pub const WORKLOADS: &[Workload] = &[
     Workload {
-        name: "mmap1",
-        about: "will-it-scale mmap1: map and unmap 128 MiB; maple nodes under RCU",
-        unit: "mmap and munmap",
-        kind: Kind::Steady,
-        tasks: ANY,
         placement: Placement::Compact,
-        processes: false,
-        sizes: None,
-        make: mmap1::make,
+        ..Workload::steady(
+            "mmap1",
+            "will-it-scale mmap1: map and unmap 128 MiB; maple nodes under RCU",
+            "mmap and munmap",
+            mmap1::make,
+        )
     },
     Workload {
-        name: "mmap1-6.18",
-        about: "mmap1 as Linux 6.18 does it, under every policy",
-        unit: "mmap and munmap",
-        kind: Kind::Steady,
-        tasks: ANY,
         placement: Placement::Compact,
-        processes: false,
-        sizes: None,
-        make: mmap1::make_6_18,
+        ..Workload::steady(
+            "mmap1-6.18",
+            "mmap1 as Linux 6.18 does it, under every policy",
+            "mmap and munmap",
+            mmap1::make_6_18,
+        )
     },
     Workload {
-        name: "mmap2",
-        about: "will-it-scale mmap2: a file mapping per task, as Linux 6.18 does it",
-        unit: "mmap and munmap",
-        kind: Kind::Steady,
-        tasks: ANY,
         placement: Placement::Compact,
-        processes: false,
-        sizes: None,
-        make: mmap1::mmap2,
+        ..Workload::steady(
+            "mmap2",
+            "will-it-scale mmap2: a file mapping per task, as Linux 6.18 does it",
+            "mmap and munmap",
+            mmap1::mmap2,
+        )
     },
     Workload {
-        name: "ublk",
-        about: "requests made on one CPU and ended on another, as ublk's with an empty target",
-        unit: "request ended",
-        kind: Kind::Steady,
         tasks: PAIRS,
-        placement: Placement::Spread,
-        processes: false,
-        sizes: None,
-        make: ublk::make,
+        ..Workload::steady(
+            "ublk",
+            "requests made on one CPU and ended on another, as ublk's with an empty target",
+            "request ended",
+            ublk::make,
+        )
     },
     Workload {
-        name: "hackbench",
-        about: "messages between senders and receivers in groups of 40 tasks",
-        unit: "message",
-        kind: Kind::Steady,
         tasks: PAIRS,
-        placement: Placement::Spread,
-        processes: false,
-        sizes: None,
-        make: hackbench::make,
+        ..Workload::steady(
+            "hackbench",
+            "messages between senders and receivers in groups of 40 tasks",
+            "message",
+            hackbench::make,
+        )
     },
     Workload {
-        name: "one-alloc-n-free",
-        about: "one CPU allocates, all others free (in-kernel slab test of 2007)",
-        unit: "object freed",
         kind: Kind::Finite,
-        tasks: ANY,
-        placement: Placement::Spread,
-        processes: false,
         sizes: Some((1, 8192)),
-        make: one_alloc_n_free::make,
+        ..Workload::steady(
+            "one-alloc-n-free",
+            "one CPU allocates, all others free (in-kernel slab test of 2007)",
+            "object freed",
+            one_alloc_n_free::make,
+        )
     },
     Workload {
-        name: "one-alloc-flow",
-        about: "one CPU allocates, all others free, for good: one-alloc-n-free once it runs",
-        unit: "object freed",
-        kind: Kind::Steady,
         tasks: Tasks { least: 2, step: 1 },
-        placement: Placement::Spread,
-        processes: false,
         sizes: Some((1, 8192)),
-        make: one_alloc_flow::make,
+        ..Workload::steady(
+            "one-alloc-flow",
+            "one CPU allocates, all others free, for good: one-alloc-n-free once it runs",
+            "object freed",
+            one_alloc_flow::make,
+        )
     },
     Workload {
-        name: "kbuild",
-        about: "compilers: pages faulted in one by one, given back at once at exit",
-        unit: "page faulted in",
-        kind: Kind::Steady,
-        tasks: ANY,
-        placement: Placement::Spread,
         processes: true,
-        sizes: None,
-        make: kbuild::make,
+        ..Workload::steady(
+            "kbuild",
+            "compilers: pages faulted in one by one, given back at once at exit",
+            "page faulted in",
+            kbuild::make,
+        )
     },
     Workload {
-        name: "sctp-stream-many",
-        about: "netperf SCTP_STREAM_MANY: pairs passing messages with order-2 blocks",
-        unit: "message",
-        kind: Kind::Steady,
         tasks: PAIRS,
-        placement: Placement::Spread,
-        processes: false,
-        sizes: None,
-        make: sctp::make,
+        ..Workload::steady(
+            "sctp-stream-many",
+            "netperf SCTP_STREAM_MANY: pairs passing messages with order-2 blocks",
+            "message",
+            sctp::make,
+        )
     },
     Workload {
-        name: "af-unix",
-        about: "lmbench UNIX: pairs passing 64 KiB through a socket in order-2 and order-3 blocks",
-        unit: "64 KiB message",
-        kind: Kind::Steady,
         tasks: PAIRS,
-        placement: Placement::Spread,
-        processes: false,
-        sizes: None,
-        make: af_unix::make,
+        ..Workload::steady(
+            "af-unix",
+            "lmbench UNIX: pairs passing 64 KiB through a socket in order-2 and order-3 blocks",
+            "64 KiB message",
+            af_unix::make,
+        )
     },
     Workload {
-        name: "netio",
-        about: "fio netio of 2008: blocks of 4 KiB over TCP, sender and receiver free or in step",
-        unit: "block",
-        kind: Kind::Steady,
         tasks: PAIRS,
-        placement: Placement::Spread,
-        processes: false,
-        sizes: None,
-        make: netio::make,
+        ..Workload::steady(
+            "netio",
+            "fio netio of 2008: blocks of 4 KiB over TCP, sender and receiver free or in step",
+            "block",
+            netio::make,
+        )
     },
     Workload {
-        name: "larson",
-        about: "server threads that replace random blocks and hand their blocks on",
-        unit: "block replaced",
-        kind: Kind::Steady,
-        tasks: ANY,
-        placement: Placement::Spread,
-        processes: false,
         sizes: Some((16, 4096)),
-        make: larson::make,
+        ..Workload::steady(
+            "larson",
+            "server threads that replace random blocks and hand their blocks on",
+            "block replaced",
+            larson::make,
+        )
     },
     Workload {
-        name: "random-mix",
-        about: "random sizes and lifetimes, a tenth of the frees on another CPU",
-        unit: "block replaced",
-        kind: Kind::Steady,
-        tasks: ANY,
-        placement: Placement::Spread,
-        processes: false,
         sizes: Some((16, 8192)),
-        make: random_mix::make,
+        ..Workload::steady(
+            "random-mix",
+            "random sizes and lifetimes, a tenth of the frees on another CPU",
+            "block replaced",
+            random_mix::make,
+        )
     },
     Workload {
-        name: "replay-mmap1",
-        about: "recorded on a 2-CPU kernel 6.18: will-it-scale mmap1",
-        unit: "recorded event",
-        kind: Kind::Steady,
         tasks: PAIRS,
-        placement: Placement::Spread,
-        processes: false,
-        sizes: None,
-        make: replay::mmap1,
+        ..Workload::steady(
+            "replay-mmap1",
+            "recorded on a 2-CPU kernel 6.18: will-it-scale mmap1",
+            "recorded event",
+            replay::mmap1,
+        )
     },
     Workload {
-        name: "replay-hackbench-socket",
-        about: "recorded on a 2-CPU kernel 6.18: hackbench over sockets",
-        unit: "recorded event",
-        kind: Kind::Steady,
         tasks: PAIRS,
-        placement: Placement::Spread,
-        processes: false,
-        sizes: None,
-        make: replay::hackbench_socket,
+        ..Workload::steady(
+            "replay-hackbench-socket",
+            "recorded on a 2-CPU kernel 6.18: hackbench over sockets",
+            "recorded event",
+            replay::hackbench_socket,
+        )
     },
     Workload {
-        name: "replay-hackbench-pipe",
-        about: "recorded on a 2-CPU kernel 6.18: hackbench over pipes",
-        unit: "recorded event",
-        kind: Kind::Steady,
         tasks: PAIRS,
-        placement: Placement::Spread,
-        processes: false,
-        sizes: None,
-        make: replay::hackbench_pipe,
+        ..Workload::steady(
+            "replay-hackbench-pipe",
+            "recorded on a 2-CPU kernel 6.18: hackbench over pipes",
+            "recorded event",
+            replay::hackbench_pipe,
+        )
     },
     Workload {
-        name: "replay-fio-net",
-        about: "recorded on a 2-CPU kernel 6.18: fio over loopback TCP",
-        unit: "recorded event",
-        kind: Kind::Steady,
         tasks: PAIRS,
-        placement: Placement::Spread,
-        processes: false,
-        sizes: None,
-        make: replay::fio_net,
+        ..Workload::steady(
+            "replay-fio-net",
+            "recorded on a 2-CPU kernel 6.18: fio over loopback TCP",
+            "recorded event",
+            replay::fio_net,
+        )
     },
 ];
 
 /// A recorded program ([`tape`]): not in the list, because it needs a file.
 static TRACE: Workload = Workload {
-    name: "trace",
-    about: "a recorded program, or a kernel's events: flagstone sim replay",
-    unit: "recorded event",
     kind: Kind::Finite,
-    tasks: ANY,
-    placement: Placement::Spread,
-    processes: false,
-    sizes: None,
-    make: tape::make,
+    ..Workload::steady(
+        "trace",
+        "a recorded program, or a kernel's events: flagstone sim replay",
+        "recorded event",
+        tape::make,
+    )
 };
 
 impl Workload {
+    /// One that runs until it is told to stop, with any number of tasks on CPUs far apart and sizes of its own.
+    const fn steady(
+        name: &'static str,
+        about: &'static str,
+        unit: &'static str,
+        make: for<'a> fn(&'a Env<'a>) -> Vec<(u32, Program<'a>)>,
+    ) -> Self {
+        Self {
+            name,
+            about,
+            unit,
+            kind: Kind::Steady,
+            tasks: ANY,
+            placement: Placement::Spread,
+            processes: false,
+            sizes: None,
+            make,
+        }
+    }
+
     /// The workload that plays a tape.
     #[must_use]
     pub fn played() -> &'static Self {

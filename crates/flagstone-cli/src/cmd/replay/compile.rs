@@ -21,8 +21,9 @@ use flagstone_trace::{Error, Event, Request, Trace};
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
-use tempfile::NamedTempFile;
+use std::path::PathBuf;
 
 /// Free slots that wait before one is used again.
 const SLOTS_WAITING: usize = 64 << 10;
@@ -38,8 +39,8 @@ const SAMPLES: u64 = 500;
 
 /// A compiled trace.
 pub struct Compiled {
-    /// The program.
-    pub file: NamedTempFile,
+    /// The program: a file without a name, so that a killed command leaves nothing behind.
+    pub file: File,
     /// The head as written.
     pub head: Head,
     /// The process that was chosen.
@@ -56,6 +57,13 @@ pub struct Compiled {
     pub unknown: u64,
     /// Blocks whose free is missing.
     pub missing: u64,
+}
+
+impl Compiled {
+    /// A path by which a child of this process opens the program.
+    pub fn path(&self) -> PathBuf {
+        format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()).into()
+    }
 }
 
 /// A look of the recorder at its process.
@@ -202,7 +210,7 @@ struct Open {
 }
 
 struct Work {
-    file: NamedTempFile,
+    file: File,
     end: u64,
     segments: Vec<Segment>,
     streams: Vec<Open>,
@@ -230,7 +238,7 @@ struct Work {
 impl Work {
     fn new() -> Result<Self, Why> {
         Ok(Self {
-            file: NamedTempFile::with_prefix("flagstone-replay-")?,
+            file: tempfile::tempfile()?,
             end: HEAD_BYTES,
             segments: Vec::new(),
             streams: Vec::new(),
@@ -370,7 +378,7 @@ impl Work {
     fn close(&mut self, stream: usize) -> Result<(), Why> {
         let ops = std::mem::take(&mut self.streams[stream].ops);
         let bytes: Vec<u8> = ops.iter().flat_map(Op::bytes).collect();
-        self.file.as_file().write_all_at(&bytes, self.end)?;
+        self.file.write_all_at(&bytes, self.end)?;
         let number = self.segments.len();
         self.segments.push(Segment {
             offset: self.end,
@@ -502,9 +510,7 @@ impl Work {
         }
         let segment = &self.segments[number as usize - 1];
         let at = segment.offset + live.made.index as u64 * OP_BYTES + TOUCH_AT;
-        self.file
-            .as_file()
-            .write_all_at(&touched.to_ne_bytes(), at)?;
+        self.file.write_all_at(&touched.to_ne_bytes(), at)?;
         Ok(())
     }
 
@@ -567,7 +573,7 @@ impl Work {
             .flat_map(words)
             .flat_map(u64::to_ne_bytes)
             .collect();
-        let file = self.file.as_file();
+        let file = &self.file;
         head.streams_at = self.end;
         file.write_all_at(&streams, head.streams_at)?;
         head.segments_at = head.streams_at + streams.len() as u64;

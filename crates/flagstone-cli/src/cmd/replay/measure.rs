@@ -54,12 +54,12 @@ pub fn play_with(
     pace: Pace,
     conf: &str,
 ) -> Result<Run, String> {
-    let file = compiled.file.as_file();
+    let file = &compiled.file;
     let io = |error: std::io::Error| error.to_string();
     write_head(file, &compiled.head).map_err(io)?;
     let program = std::env::current_exe().map_err(io)?;
     let mut command = command_on(program, allocator);
-    command.args(["replay", PLAYER]).arg(compiled.file.path());
+    command.args(["replay", PLAYER]).arg(compiled.path());
     command.arg(match pace {
         Pace::Fast => "fast",
         Pace::Real => "real",
@@ -92,7 +92,7 @@ pub fn play_with(
 
 fn read_head(compiled: &Compiled) -> std::io::Result<Head> {
     let mut bytes = [0; 17 * 8];
-    compiled.file.as_file().read_exact_at(&mut bytes, 0)?;
+    compiled.file.read_exact_at(&mut bytes, 0)?;
     let mut words = head_words(&Head::default());
     for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
         *word = u64::from_ne_bytes(bytes.try_into().expect("eight bytes"));
@@ -110,10 +110,7 @@ fn read_head(compiled: &Compiled) -> std::io::Result<Head> {
 
 fn read_samples(compiled: &Compiled, head: &Head) -> std::io::Result<Vec<Sample>> {
     let mut bytes = vec![0; head.samples as usize * size_of::<Sample>()];
-    compiled
-        .file
-        .as_file()
-        .read_exact_at(&mut bytes, head.samples_at)?;
+    compiled.file.read_exact_at(&mut bytes, head.samples_at)?;
     let word = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().expect("eight bytes"));
     let sample = |bytes: &[u8]| Sample {
         trace_ns: word(&bytes[..8]),
