@@ -70,6 +70,13 @@ pub fn cache_of(slabs: &TestSlabs, size: usize) -> CacheId {
     slabs.create_cache(&request).expect("a cache")
 }
 
+/// A cache whose creator asks for sheaves of `capacity` objects, if the policy heeds that.
+pub fn opted_cache(slabs: &TestSlabs, size: usize, capacity: u32) -> CacheId {
+    let mut request = CacheRequest::new("opted", size);
+    request.sheaf_capacity = capacity;
+    slabs.create_cache(&request).expect("a cache")
+}
+
 /// Numbers from a seed.
 struct Chance(u64);
 
@@ -116,7 +123,8 @@ impl Model {
 
 fn random_program(name: &str, setup: Setup, sizes: &[usize], steps: u32, seed: u64) {
     let (world, slabs) = built(name, setup);
-    let ids: Vec<_> = sizes.iter().map(|&size| cache_of(&slabs, size)).collect();
+    let asks = |&size: &usize| opted_cache(&slabs, size, size as u32 % 3 * 4);
+    let ids: Vec<_> = sizes.iter().map(asks).collect();
     let mut models: Vec<_> = sizes.iter().map(|_| Model::default()).collect();
     let mut chance = Chance(seed | 1);
     let mut grows = true;

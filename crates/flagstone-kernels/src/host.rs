@@ -37,7 +37,9 @@ impl ObjectEngine for Kernels {
     fn lay_out(engine: Engine, slab: Geometry, objects: u32) -> Option<Geometry> {
         match engine {
             Engine::Sheaf => Some(slab),
-            Engine::CpuSlab | Engine::CpuSlab2007 => Some(slab.with_links_inside()),
+            Engine::KernelSheaf | Engine::CpuSlab | Engine::CpuSlab2007 => {
+                Some(slab.with_links_inside())
+            }
             Engine::Slab2007 => slab.with_links_outside(objects),
         }
     }
@@ -55,7 +57,8 @@ impl ObjectEngine for Kernels {
     fn alloc<P: Engines<Engine = Self>>(slabs: &Slabs<P>, cache: &Cache) -> Option<NonNull<u8>> {
         let host = Host(slabs);
         match cache.engine() {
-            Engine::CpuSlab => host.alloc_cpu_slab(cache),
+            Engine::CpuSlab if cache.sheaf_capacity() == 0 => host.alloc_cpu_slab(cache),
+            Engine::KernelSheaf | Engine::CpuSlab => host.alloc_sheaf(cache),
             Engine::CpuSlab2007 => host.alloc_2007(cache),
             Engine::Slab2007 => host.alloc_array(cache),
             Engine::Sheaf => None,
@@ -72,7 +75,8 @@ impl ObjectEngine for Kernels {
         // SAFETY: the caller's obligation.
         unsafe {
             match cache.engine() {
-                Engine::CpuSlab => host.free_cpu_slab(cache, object),
+                Engine::CpuSlab if cache.sheaf_capacity() == 0 => host.free_cpu_slab(cache, object),
+                Engine::KernelSheaf | Engine::CpuSlab => host.free_sheaf(cache, object),
                 Engine::CpuSlab2007 => host.free_2007(cache, object),
                 Engine::Slab2007 => host.free_array(cache, object),
                 Engine::Sheaf => {}
@@ -83,7 +87,7 @@ impl ObjectEngine for Kernels {
     fn put_chain<P: Engines<Engine = Self>>(slab: &Slab<'_, P>, chain: Chain) {
         let host = Host(slab.slabs);
         match slab.cache.engine() {
-            Engine::CpuSlab => {
+            Engine::KernelSheaf | Engine::CpuSlab => {
                 let _never = host.put_chain_cpu_slab(slab, chain, Patience::Endless);
             }
             Engine::CpuSlab2007 => host.put_chain_2007(slab, chain),
@@ -139,7 +143,10 @@ impl ObjectEngine for Kernels {
     fn sheaves<P: Engines<Engine = Self>>(_: &Slabs<P>, cache: &Cache, cpu: CpuId) -> u64 {
         match cache.engine() {
             Engine::Slab2007 => 0,
-            _ => u64::from(rules::cpu_slab(cache, cpu).has_deferred()),
+            _ => {
+                let held = rules::cpu_slab(cache, cpu);
+                u64::from(held.has_deferred()) + u64::from(held.has_rcu())
+            }
         }
     }
 

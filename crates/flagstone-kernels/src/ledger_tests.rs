@@ -63,7 +63,13 @@ fn steps(heap: &Heap<TestingWith<Kernels>>, live: &mut BTreeMap<usize, usize>, s
 
 #[test]
 fn the_ledger_closes_after_random_programs_under_every_engine() {
-    for (name, seed) in [("linux-6.1", 5), ("linux-2.6.24", 6), ("slab-2.6.24", 7)] {
+    for (name, seed) in [
+        ("linux-6.1", 5),
+        ("linux-2.6.24", 6),
+        ("slab-2.6.24", 7),
+        ("linux-6.18", 8),
+        ("linux-7.0", 9),
+    ] {
         let _world = World::enter_new(Setup::default());
         let heap = Box::new(Heap::<TestingWith<Kernels>>::new());
         let config = HeapConfig {

@@ -1,8 +1,9 @@
-//! The object engines of old kernels, as guests of flagstone's core.
+//! The object engines of kernels, as guests of flagstone's core.
 //!
 //! ```text
 //!   cpu_slab      a slab per CPU: 3.2 to 6.18
 //!     with_locks  its first form, a lock for each slab: 2.6.22 to 2.6.30
+//!   sheaves       arrays of objects per CPU and node, over cpu slabs in 6.18, alone since 7.0
 //!   array_cache   SLAB: an array of objects per CPU, three lists of slabs per node
 //!   ─────────────────────────────────────────────────────────────────────────
 //!   rules         what a cache of theirs keeps in its room
@@ -27,6 +28,7 @@ mod cpu_slab;
 mod host;
 mod kernel_caches;
 mod rules;
+mod sheaves;
 mod tally;
 
 #[cfg(all(test, not(loom)))]
@@ -37,7 +39,11 @@ mod engine_vectors;
 mod ledger_tests;
 #[cfg(all(test, not(loom)))]
 mod orphans_tests;
+#[cfg(all(test, not(loom)))]
+mod sheaves_tests;
 
 pub use host::{Kernels, counts};
 pub use kernel_caches::{KERNEL_CACHES, KernelCache};
+pub use sheaves::prefill::{Prefilled, give_back, prefill};
+pub use sheaves::rcu::{Deferral, after_grace, free_rcu};
 pub use tally::EngineCounts;

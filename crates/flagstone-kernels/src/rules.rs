@@ -5,6 +5,7 @@
 //!
 //!   engine        per CPU and cache                       entry
 //!   CpuSlab       slab, private chain, partial slabs      CpuSlab       cpu_slab/
+//!   KernelSheaf   rcu sheaf                               CpuSlab       sheaves/
 //!   CpuSlab2007   slab, private chain                     CpuSlab       cpu_slab/with_locks.rs
 //!   Slab2007      array of objects                        ArrayCache    array_cache/
 //! ```

@@ -396,7 +396,8 @@ impl Rules {
         for (at, knob) in self.knobs.iter().enumerate() {
             let mut others = self.clone();
             others.knobs.remove(at);
-            let unused = whole.engine == Engine::Sheaf && knob.starts_with("cpu_partial=");
+            let unused = matches!(whole.engine, Engine::Sheaf | Engine::KernelSheaf)
+                && knob.starts_with("cpu_partial=");
             if unused || others.policy()? == whole {
                 useless.push(&**knob);
             }

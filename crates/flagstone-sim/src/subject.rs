@@ -5,6 +5,7 @@
 
 use crate::ahead::fetch;
 use crate::costs::Ps;
+use crate::rcu::Deferred;
 use crate::tally::bump;
 use crate::vm::Vm;
 use crate::world::{Virtual, word_and_entry};
@@ -16,13 +17,17 @@ use flagstone_core::base::{CacheId, CpuId, NodeId, Order, Pfn};
 use flagstone_core::page::{PageConfig, PageKind, Retention};
 use flagstone_core::platform::{Platform, Slot};
 use flagstone_core::policy::{Engine, Policy};
-use flagstone_core::slab::{Cache, CacheRequest, Slabs};
+use flagstone_core::slab::{Cache, CacheRequest, OwnSheaf, Slabs};
+use flagstone_kernels::{Deferral, after_grace, free_rcu};
 
 /// Bytes at the start of the pages in which the core's own tables lie, the slots of hundreds of CPUs
 /// among them. What is known of pages lies before them. All CPUs look at both at random, and in small
 /// pages they alone would fill the host's tables of addresses; the pages themselves are too many and
 /// too thinly used.
 const OWN_BYTES: usize = 4 << 20;
+
+/// What waits for its grace period is a sheaf, not an object: beside the number of its cache.
+const A_SHEAF: u16 = 1 << 15;
 
 /// A cache when a run has ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -179,6 +184,61 @@ impl Subject {
         let tally = vm.tally();
         bump(&tally.frees, 1);
         bump(&tally.free_ps, vm.now() - start);
+    }
+
+    /// Gives an object back whose readers may still look at it: `kfree_rcu`. Under policies with sheaves
+    /// it waits for its grace period in one, under others by itself; [`Subject::after_grace`] does the
+    /// rest.
+    ///
+    /// # Safety
+    /// 1. `object` came from this cache and is not used again but by readers of before.
+    pub unsafe fn free_rcu(&self, vm: &Vm, cache: CacheId, object: NonNull<u8>) {
+        let start = vm.now();
+        let slabs = self.slabs();
+        // SAFETY: obligation 1.
+        match unsafe { free_rcu(slabs, slabs.cache(cache), object) } {
+            Deferral::Kept => {}
+            Deferral::Full(sheaf) => vm.defer(Deferred {
+                kind: cache.0 | A_SHEAF,
+                address: sheaf.into_raw().as_ptr() as usize,
+            }),
+            Deferral::Refused => {
+                return vm.defer(Deferred {
+                    kind: cache.0,
+                    address: object.as_ptr() as usize,
+                });
+            }
+        }
+        let tally = vm.tally();
+        bump(&tally.frees, 1);
+        bump(&tally.free_ps, vm.now() - start);
+    }
+
+    /// What was deferred has had its grace period: an object of a cache, or a sheaf of them.
+    ///
+    /// # Safety
+    /// 1. `item` came from [`Subject::free_rcu`], or names a cache and an object of it that its owner
+    ///    gave up.
+    pub unsafe fn after_grace(&self, vm: &Vm, item: Deferred) {
+        let id = CacheId(item.kind & !A_SHEAF);
+        if item.kind & A_SHEAF == 0 {
+            if let Some(object) = NonNull::new(item.address as *mut u8) {
+                // SAFETY: obligation 1.
+                unsafe { self.free(vm, id, object) };
+            }
+            return;
+        }
+        let start = vm.now();
+        let slabs = self.slabs();
+        let cache = slabs.cache(id);
+        if let Some(header) = NonNull::new(item.address as *mut _) {
+            // SAFETY: obligation 1: `free_rcu` gave the sheaf up to the queue.
+            let sheaf = unsafe { OwnSheaf::from_raw(header) };
+            let bytes = sheaf.len() as usize * cache.geometry().size();
+            self.live.set(self.live.get() - bytes);
+            after_grace(slabs, cache, sheaf);
+        }
+        bump(&vm.tally().free_ps, vm.now() - start);
     }
 
     /// What a free will look at, all of it at once: under the sheaf engine the next allocation of the

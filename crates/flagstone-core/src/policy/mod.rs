@@ -64,6 +64,8 @@ use crate::base::{Order, PageSize, fls};
 pub enum Engine {
     /// Per-CPU arrays, a barn per node, partial lists behind them (docs: linux-policies 5).
     Sheaf,
+    /// The same exactly as Linux 7.0 has it; the default's form where nobody serves it (5.2 to 5.5).
+    KernelSheaf,
     /// A slab per CPU with a lockless freelist, and a list of partial slabs (4.2 to 4.7).
     CpuSlab,
     /// The same idea in its first form: a lock per slab, no per-CPU partial list (4.1).

@@ -269,7 +269,7 @@ impl Policy {
     /// docs: linux-policies 5 (model B1), 6.5.
     const fn linux_7_0() -> Self {
         Self {
-            engine: Engine::Sheaf,
+            engine: Engine::KernelSheaf,
             layout: LayoutRule::V2026,
             cpu_partial_rule: CpuPartialRule::None,
             sheaf_rule: SheafRule::All,
@@ -283,6 +283,7 @@ impl Policy {
     #[must_use]
     pub const fn flagstone() -> Self {
         Self {
+            engine: Engine::Sheaf,
             runs: Some(RunRule::DEFAULT),
             sheaf_rule: SheafRule::Bytes,
             pcp_rule: PcpRule::Flagstone,

@@ -178,7 +178,8 @@ impl Barn {
         }
     }
 
-    /// Leaves a full sheaf, if there is room, and takes an empty one, if there is any.
+    /// Leaves a full sheaf, if there is room, and takes an empty one, if there is any and one is
+    /// wanted.
     ///
     /// # Errors
     /// The caller's sheaf: the barn has no room for it.
@@ -186,6 +187,7 @@ impl Barn {
         &self,
         full: OwnSheaf,
         limits: Limits,
+        wanted: bool,
     ) -> Result<Option<OwnSheaf>, OwnSheaf> {
         let len = full.len();
         if !self.has_room(len, limits) {
@@ -200,7 +202,7 @@ impl Barn {
                 lists.full.push(sheaf);
                 self.count_full(self.full() + 1, self.stored().wrapping_add(len));
             }
-            let empty = lists.empty.pop();
+            let empty = wanted.then(|| lists.empty.pop()).flatten();
             if empty.is_some() {
                 self.empty.store(self.empty() - 1, Relaxed);
             }

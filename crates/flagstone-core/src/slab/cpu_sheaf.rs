@@ -206,7 +206,10 @@ impl<P: Engines> Slabs<P> {
         let home = self.home_of(&full).unwrap_or(node_id);
         let node = self.node(cache.id(), home);
         self.count_barn_bytes(cache, &full, true);
-        match node.barn.trade_for_empty::<P>(full, self.limits(cache)) {
+        match node
+            .barn
+            .trade_for_empty::<P>(full, self.limits(cache), true)
+        {
             Ok(empty) => empty,
             Err(mut full) => {
                 self.note_flush(cache, node, &full);

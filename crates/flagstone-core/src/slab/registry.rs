@@ -61,10 +61,9 @@ impl<P: Engines> Slabs<P> {
         let max = policy
             .sheaf_capacity_requested(layout.size, page_size, request.sheaf_capacity)
             .unwrap_or(0);
-        let engine = if max > 0 || !P::Engine::SERVES {
-            Engine::Sheaf
-        } else {
-            policy.engine
+        let engine = match P::Engine::SERVES {
+            true => policy.engine,
+            false => Engine::Sheaf,
         };
         let link_offset = match request.kept_word {
             Some(kept) if kept == layout.free_pointer => 0,

@@ -30,13 +30,9 @@ pub(super) fn objects<P: Engines>(
     {
         let id = cache.id().index();
         let found = &mut caches[id];
-        if Slabs::<P>::is_guests(cache) {
-            // What the other engines keep for CPUs takes the place of sheaves.
-            let held = slabs.cpu_held(cache);
-            found.in_sheaves = held.private_objects + held.deferred_objects;
-            found.sheaf_bytes = found.in_sheaves * cache.geometry().size() as u64;
-            continue;
-        }
+        // What the other engines keep for CPUs counts as sheaves.
+        found.in_sheaves = in_hands(slabs, cache);
+        found.sheaf_bytes = found.in_sheaves * cache.geometry().size() as u64;
         each_in_sheaves(slabs, cache, &mut |object| {
             cached.note(slabs.pages(), object);
             found.in_sheaves += 1;
@@ -52,14 +48,16 @@ pub(super) fn objects<P: Engines>(
 
 /// Free objects of `cache` that left their slabs, whatever its engine keeps them in.
 pub(super) fn count_out_and_free<P: Engines>(slabs: &Slabs<P>, cache: &Cache) -> u64 {
-    if Slabs::<P>::is_guests(cache) {
-        let held = slabs.cpu_held(cache);
-        return held.private_objects + held.deferred_objects;
-    }
-    let mut objects = 0;
+    let mut objects = in_hands(slabs, cache);
     each_in_sheaves(slabs, cache, &mut |_| objects += 1);
     each_in_barns(slabs, cache, &mut |_| objects += 1);
     objects
+}
+
+/// Free objects that CPUs keep outside slabs and sheaves.
+fn in_hands<P: Engines>(slabs: &Slabs<P>, cache: &Cache) -> u64 {
+    let held = slabs.cpu_held(cache);
+    held.private_objects + held.deferred_objects
 }
 
 /// Visits the objects in the sheaves of CPUs.

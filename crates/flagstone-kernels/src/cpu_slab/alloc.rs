@@ -386,7 +386,7 @@ impl<P: Engines> Host<'_, P> {
     }
 
     /// One object of the first slab of a node's list, which stays there unless that was its last.
-    fn take_beside(&self, cache: &Cache, node: &Node) -> Option<NonNull<u8>> {
+    pub(crate) fn take_beside(&self, cache: &Cache, node: &Node) -> Option<NonNull<u8>> {
         let mut list = self.list(node).ok()?;
         let pfn = list.head();
         if !pfn.is_some() {

@@ -153,17 +153,18 @@ impl<P: Engines> Host<'_, P> {
     pub(crate) fn flush_cpu_slabs(&self, cache: &Cache) {
         for cpu in rules(cache).cpus() {
             let there = rules::cpu_slab(cache, cpu);
-            if !there.has_deferred() {
+            if there.put_nothing_aside() {
                 continue;
             }
-            let deferred = match there.enter::<P>() {
-                Ok(_section) => there.take_deferred(),
-                Err(_) => None,
+            let aside = match there.enter::<P>() {
+                Ok(_section) => [there.take_deferred(), there.take_rcu()],
+                Err(_) => [None, None],
             };
-            if let Some(sheaf) = deferred {
+            for sheaf in aside.into_iter().flatten() {
                 self.flush_deferred(cache, sheaf);
             }
         }
+        self.flush_barns(cache);
         for cpu in rules(cache).cpus() {
             self.flush_cpu_slab(cache, cpu);
         }

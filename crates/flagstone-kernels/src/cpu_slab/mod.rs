@@ -64,6 +64,8 @@ pub(crate) struct CpuSlab {
     draws: AtomicU32,
     /// Sheaf of objects put aside, or zero.
     deferred: AtomicUsize,
+    /// Sheaf of objects that wait for a grace period once it is full, or zero.
+    rcu: AtomicUsize,
     pub tally: Tally,
 }
 
@@ -118,6 +120,7 @@ impl CpuSlab {
             partial_objects: AtomicU32::new(0),
             draws: AtomicU32::new(0),
             deferred: AtomicUsize::new(0),
+            rcu: AtomicUsize::new(0),
             tally: Tally::default(),
         }
     }
@@ -238,10 +241,25 @@ impl CpuSlab {
 
     /// Takes the sheaf of objects put aside.
     pub fn take_deferred(&self) -> Option<OwnSheaf> {
-        let address = self.deferred.load(Relaxed);
-        self.deferred.store(0, Relaxed);
         // SAFETY: `set_deferred` gave the sheaf up to this field, and only this takes it out.
-        NonNull::new(address as *mut _).map(|sheaf| unsafe { OwnSheaf::from_raw(sheaf) })
+        unsafe { take_sheaf(&self.deferred) }
+    }
+
+    /// Takes the sheaf of objects for RCU.
+    pub fn take_rcu(&self) -> Option<OwnSheaf> {
+        // SAFETY: as above, with `set_rcu`.
+        unsafe { take_sheaf(&self.rcu) }
+    }
+
+    /// Keeps a sheaf of objects for RCU; there is none here.
+    pub fn set_rcu(&self, sheaf: OwnSheaf) {
+        debug_assert!(!self.has_rcu(), "a sheaf would be lost");
+        self.rcu.store(sheaf.into_raw().as_ptr() as usize, Relaxed);
+    }
+
+    /// Whether there are objects for RCU here.
+    pub fn has_rcu(&self) -> bool {
+        self.rcu.load(Relaxed) != 0
     }
 
     /// Keeps a sheaf of objects put aside; there is none here.
@@ -256,20 +274,40 @@ impl CpuSlab {
         self.deferred.load(Relaxed) != 0
     }
 
-    /// Objects put aside here; inside the section.
+    /// Objects put aside here, for RCU or not; inside the section.
     pub fn deferred_objects(&self) -> u32 {
-        let Some(sheaf) = self.take_deferred() else {
-            return 0;
-        };
-        let objects = sheaf.len();
-        self.set_deferred(sheaf);
+        let mut objects = 0;
+        if let Some(sheaf) = self.take_deferred() {
+            objects += sheaf.len();
+            self.set_deferred(sheaf);
+        }
+        if let Some(sheaf) = self.take_rcu() {
+            objects += sheaf.len();
+            self.set_rcu(sheaf);
+        }
         objects
+    }
+
+    /// Whether nothing is put aside, by a look from outside.
+    pub fn put_nothing_aside(&self) -> bool {
+        !self.has_deferred() && !self.has_rcu()
     }
 
     /// Whether there is nothing to flush, by a look from outside.
     pub fn looks_empty(&self) -> bool {
-        !self.slab().is_some() && !self.partial().is_some() && !self.has_deferred()
+        !self.slab().is_some() && !self.partial().is_some() && self.put_nothing_aside()
     }
+}
+
+/// Takes the sheaf out of a field.
+///
+/// # Safety
+/// 1. The field holds a sheaf's address or zero, and the sheaf is the field's alone.
+unsafe fn take_sheaf(field: &AtomicUsize) -> Option<OwnSheaf> {
+    let address = field.load(Relaxed);
+    field.store(0, Relaxed);
+    // SAFETY: obligation 1.
+    NonNull::new(address as *mut _).map(|sheaf| unsafe { OwnSheaf::from_raw(sheaf) })
 }
 
 impl<P: Engines> Host<'_, P> {
@@ -345,6 +383,16 @@ impl<P: Engines> Host<'_, P> {
     #[inline]
     pub(crate) unsafe fn free_cpu_slab(&self, cache: &Cache, object: NonNull<u8>) {
         P::work(Work::FastFree);
+        // SAFETY: obligation 1.
+        unsafe { self.free_to_cpu_slab(cache, object) };
+    }
+
+    /// The same without the way in.
+    ///
+    /// # Safety
+    /// 1. As for `free_cpu_slab`.
+    #[inline]
+    pub(crate) unsafe fn free_to_cpu_slab(&self, cache: &Cache, object: NonNull<u8>) {
         let here = self.cpu_slab_here(cache);
         if let Ok(_section) = here.enter_fast::<P>()
             && self.push_private(cache, here, object)

@@ -25,6 +25,7 @@ use core::fmt::Debug;
 use core::hash::BuildHasherDefault;
 use core::ptr::NonNull;
 use flagstone_core::base::{CacheId, Order, Pfn};
+use flagstone_kernels::KernelCache;
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -149,7 +150,11 @@ pub(super) fn make<'a>(env: &'a Env<'a>) -> Vec<(u32, Program<'a>)> {
     };
     let caches = tape.caches.iter().map(|kind| match kind.kmalloc {
         true => env.subject.kmalloc(&kind.name, kind.size),
-        false => env.subject.cache(&kind.name, kind.size),
+        // What a kernel's own cache asks for; other policies than those of 6.18 and later do not heed it.
+        false => {
+            let asked = KernelCache::named(&kind.name).sheaf_requested;
+            env.subject.cache_with_sheaves(&kind.name, kind.size, asked)
+        }
     });
     let caches: Rc<Vec<CacheId>> = Rc::new(caches.collect());
     let longest = env.think(GAP_NS);
