@@ -128,17 +128,20 @@ typedef int (*flagstone_limit_callback)(size_t wanted, size_t held, void *argume
 int flagstone_set_limit(size_t bytes, flagstone_limit_callback callback, void *argument);
 
 /* Reads a knob or figure by name: 0 or ENOENT.
- *   cpus  caches  page_size  rseq  profile  limit  pressure  retain_bytes_min
+ *   cpus  caches  page_size  rseq  profile  limit  pressure  retain_bytes_min  retain_share  allowance
  *   cache.<name>.object_size  .size  .align  .order  .objs_per_slab  .sheaf_capacity  .min_partial
  */
 int flagstone_get(const char *name, uint64_t *value);
 
 /* Sets a knob by name: 0, ENOENT, EPERM for what can only be read, EINVAL for the value.
  *   cache.<name>.min_partial   empty slabs that a memory node keeps
+ *   cache.<name>.sheaf_capacity  objects in a sheaf, 1 to 253, for a cache that has sheaves
  *   cache.<name>.shrink        1: give back what the cache holds beyond the objects handed out
  *   trim                       give back free memory, but so many bytes
  *   limit                      bytes the heap may hold; 0: no limit
  *   retain_bytes_min           bytes that may always be free
+ *   retain_share               one part in so many of the bytes in use may be free as well; 0: none
+ *   allowance                  per cent of time that giving back may cost, 1 to 100
  *   pressure                   1: give back free memory where memory is short; 0: not
  *   profile                    mean bytes between samples of a heap profile; 0: none
  */

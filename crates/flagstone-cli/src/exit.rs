@@ -31,8 +31,9 @@ pub fn report(outcome: Outcome) -> ExitCode {
 }
 
 /// A message quotes what it was given, which may hold anything: control characters are shown
-/// escaped, so that a line stays a line.
+/// escaped, so that a line stays a line. Where the standard library's words would puzzle, plain ones stand.
 fn one_line(text: &str) -> String {
+    let text = plain(text);
     let mut line = String::with_capacity(text.len());
     for c in text.chars() {
         if c.is_control() {
@@ -42,6 +43,28 @@ fn one_line(text: &str) -> String {
         }
     }
     line
+}
+
+/// A message without the numbers of errors, and with what a number should have been.
+fn plain(text: &str) -> String {
+    const NUMBER: &str = " (os error ";
+    let mut rest = text;
+    let mut plain = String::with_capacity(text.len());
+    while let Some((before, after)) = rest.split_once(NUMBER) {
+        plain.push_str(before);
+        rest = match after.split_once(')') {
+            Some((number, after)) if number.bytes().all(|digit| digit.is_ascii_digit()) => after,
+            _ => {
+                plain.push_str(NUMBER);
+                after
+            }
+        };
+    }
+    plain.push_str(rest);
+    plain.replace(
+        "invalid digit found in string",
+        "not a whole number; 8 and 1000 are",
+    )
 }
 
 /// Prints help and versions as they are, and a wrong call as one line; returns the exit code.
@@ -176,5 +199,19 @@ pub fn note_interrupts(handler: extern "C" fn(i32)) {
     for signal in [libc::SIGINT, libc::SIGTERM] {
         // SAFETY: the handler touches atomics alone.
         unsafe { libc::signal(signal, handler as *const () as libc::sighandler_t) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_no_numbers_of_errors_and_keeps_what_only_looks_like_one() {
+        let line = one_line("a: No such file or directory (os error 2); give another\n");
+        assert_eq!(line, "a: No such file or directory; give another\\n");
+        assert_eq!(one_line("x (os error y) z"), "x (os error y) z");
+        assert_eq!(one_line("x (os error "), "x (os error ");
+        assert!(one_line("invalid digit found in string").starts_with("not a whole number"));
     }
 }

@@ -20,6 +20,18 @@ fn misspelt_words_are_one_line_that_says_what_was_meant() {
             "did you mean 'flagstone'?",
         ),
         (&["host", "--policy", "linux-6.4"], "linux-6.1"),
+        (
+            &["run", "--set", "slab_max_ordr=1", "--", "true"],
+            "unknown setting 'slab_max_ordr'; did you mean 'slab_max_order'?",
+        ),
+        (
+            &["host", "--root", "nowhere"],
+            "No such file or directory\n",
+        ),
+        (
+            &["bench", "larson", "--threads", "1k"],
+            "not a whole number",
+        ),
         (&["bench", "--quik"], "did you mean '--quick'?"),
         (&["bench", "larsn", "--quick"], "did you mean 'larson'?"),
         (

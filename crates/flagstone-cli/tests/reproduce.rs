@@ -24,6 +24,10 @@ fn refusal(words: &[&str]) -> String {
 fn an_unknown_document_and_an_unwritable_file_are_one_line_each_before_any_work() {
     let line = refusal(&["S9"]);
     assert!(line.contains("S9") && line.contains("S4"), "{line}");
+    let line = refusal(&["s9"]);
+    assert!(line.contains("unknown document `s9`"), "{line}");
+    let line = refusal(&["s2", "--html", "/nonexistent/report.html"]);
+    assert!(!line.contains("unknown document"), "in either case: {line}");
     let line = refusal(&["S2", "--html", "/nonexistent/report.html"]);
     assert!(line.contains("/nonexistent/report.html"), "{line}");
     let line = refusal(&["S2", "--docs", "/proc/results.md"]);

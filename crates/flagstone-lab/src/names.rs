@@ -1,6 +1,6 @@
 //! Names as people write them: workloads, machines, policies and knobs, with "did you mean".
 
-use flagstone_core::policy::{BASES, MODIFIERS, Policy};
+use flagstone_core::policy::{BASES, KEYS, MODIFIERS, Policy, SetProblem};
 use flagstone_sim::machine::{self, Machine};
 use flagstone_sim::workload::{WORKLOADS, Workload};
 use std::path::Path;
@@ -34,8 +34,13 @@ pub fn question<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> St
 pub fn workload(name: &str) -> Result<&'static Workload, String> {
     Workload::named(name).map_err(|line| {
         let near = question(name, WORKLOADS.iter().map(|workload| workload.name));
-        line.replacen("; known", &format!("; {near}known"), 1)
+        asked(&line, &near)
     })
+}
+
+/// The line about an unknown name, with what was probably meant before the known ones.
+fn asked(line: &str, hint: &str) -> String {
+    line.replacen("; known", &format!("; {hint}known"), 1)
 }
 
 /// A built-in profile or one from a file that ends in `.toml`, scaled where `@CPUS` follows.
@@ -50,7 +55,7 @@ pub fn machine(name: &str) -> Result<Machine, String> {
     if !base.ends_with(".toml") {
         return Machine::named(name).map_err(|line| {
             let near = question(base, machine::names());
-            line.replacen("; known", &format!("; {near}known"), 1)
+            asked(&line, &near)
         });
     }
     let text = std::fs::read_to_string(base).map_err(|error| {
@@ -83,10 +88,10 @@ pub fn policy(given: &str) -> Result<(String, Policy), String> {
     let name = full_name(given.trim());
     match Policy::parse(&name) {
         Ok(policy) => Ok((name, policy)),
-        Err(error) => Err(match instead(&name) {
-            Some(hint) => format!("{hint}; {error}"),
-            None => error.to_string(),
-        }),
+        Err(error) => Err(asked(
+            &error.to_string(),
+            &instead(&name).unwrap_or_default(),
+        )),
     }
 }
 
@@ -107,15 +112,14 @@ fn instead(name: &str) -> Option<String> {
     if !BASES.iter().any(|(known, _)| *known == base) {
         if let Some(before) = preset_before(base) {
             return Some(format!(
-                "{base} has no preset of its own; use the last one before it, {before}"
+                "it has no preset of its own, use the last one before it, {before}; "
             ));
         }
-        let near = closest(base, BASES.iter().map(|(known, _)| *known))?;
-        return Some(format!("did you mean '{near}'?"));
+        return Some(question(base, BASES.iter().map(|(known, _)| *known)));
     }
     let wrong = parts.find(|part| !MODIFIERS.iter().any(|(known, _)| known == part))?;
     let near = closest(wrong, MODIFIERS.iter().map(|(known, _)| *known))?;
-    Some(format!("did you mean '+{near}'?"))
+    Some(format!("did you mean '+{near}'? "))
 }
 
 /// `6.12.3` as numbers.
@@ -169,7 +173,11 @@ pub fn set(policy: &mut Policy, item: &str) -> Result<(String, String), String> 
         } else {
             ""
         };
-        format!("--set {item}: {error}{hint}")
+        let near = match error.problem {
+            SetProblem::UnknownKey => question(key, KEYS.iter().map(|(known, _)| *known)),
+            _ => String::new(),
+        };
+        format!("--set {item}: {}{hint}", asked(&error.to_string(), &near))
     })?;
     Ok((key.to_owned(), value))
 }
@@ -225,6 +233,11 @@ mod tests {
                 .unwrap_err()
                 .contains("did you mean 'flagstone'?")
         );
+        let line = policy("flagstoen").unwrap_err();
+        assert!(
+            line.starts_with("unknown policy 'flagstoen'; did you mean"),
+            "{line}"
+        );
         let line = policy("linux-6.5+order5").unwrap_err();
         assert!(line.contains("did you mean '+order4'?"), "{line}");
     }
@@ -236,6 +249,11 @@ mod tests {
         assert_eq!(set(&mut policy, "barn_bytes_max=64K").unwrap().1, "65536");
         let line = set(&mut policy, "barn_bytes_max=8MB").unwrap_err();
         assert!(line.contains("8M or 8G"), "{line}");
+        let line = set(&mut policy, "slab_max_ordr=1").unwrap_err();
+        assert!(
+            line.contains("did you mean 'slab_max_order'? known: "),
+            "{line}"
+        );
         let line = set(&mut policy, "barn_bytes_max").unwrap_err();
         assert!(line.contains("KEY=VALUE"), "{line}");
     }

@@ -1,17 +1,19 @@
 //! The knobs of a heap by name: the one table that C, Rust, a running process and the command share.
 //!
 //! ```text
-//!   cache.<name>.object_size  size  align  order  objs_per_slab  sheaf_capacity     read
-//!   cache.<name>.min_partial                                                        read, set
+//!   cache.<name>.object_size  size  align  order  objs_per_slab                     read
+//!   cache.<name>.min_partial  sheaf_capacity                                        read, set
 //!   cache.<name>.shrink                                                             set
 //!   cpus  caches  page_size  rseq                                                   read
-//!   profile  limit  pressure  retain_bytes_min                                      read, set
+//!   profile  limit  pressure  retain_bytes_min  retain_share  allowance             read, set
 //!   trim                                                                            set
 //! ```
 //!
 //! The last part of a cache's knobs has the kernel's name (`/sys/kernel/slab/<cache>/`). A cache's name may
 //! hold dots. Of caches that share a name the first is meant.
 
+use core::sync::atomic::Ordering::Relaxed;
+use flagstone_core::page::Budget;
 use flagstone_core::slab::Cache;
 
 /// A knob, or a figure that is only read.
@@ -50,7 +52,7 @@ const fn set(name: &'static str, to: &'static str) -> Knob {
 }
 
 /// Those of the heap.
-pub const OF_HEAP: [Knob; 9] = [
+pub const OF_HEAP: [Knob; 11] = [
     read("cpus"),
     read("caches"),
     read("page_size"),
@@ -65,6 +67,14 @@ pub const OF_HEAP: [Knob; 9] = [
         "retain_bytes_min",
         "0 to 1024G bytes that may always be free",
     ),
+    both(
+        "retain_share",
+        "0 to 1024: one part in so many of the bytes in use may be free; 0: none",
+    ),
+    both(
+        "allowance",
+        "1 to 100 per cent of time that giving back may cost",
+    ),
     set("trim", "bytes of free pages that stay"),
 ];
 
@@ -75,13 +85,55 @@ pub const OF_CACHE: [Knob; 8] = [
     read("align"),
     read("order"),
     read("objs_per_slab"),
-    read("sheaf_capacity"),
+    both(
+        "sheaf_capacity",
+        "1 to 253 objects, for a cache that has sheaves",
+    ),
     both("min_partial", "0 to 65536"),
     set("shrink", "1"),
 ];
 
 /// Most empty slabs a node may be told to keep of a cache, as in the kernel's own file.
 pub const MIN_PARTIAL_MAX: u64 = 1 << 16;
+
+/// Most objects in a sheaf that a cache may be told to make: what fits into the largest memory of one.
+pub const SHEAF_MAX: u64 = 253;
+
+/// Finest part of the bytes in use that may be told to stay free, and what the share is counted in.
+pub const SHARE_PARTS: u64 = 1024;
+
+/// A heap's value of a knob over its free memory.
+#[must_use]
+pub fn of_budget(budget: &Budget, knob: &[u8]) -> Option<u64> {
+    Some(match knob {
+        b"retain_bytes_min" => budget.min.load(Relaxed) as u64,
+        b"retain_share" => {
+            let share = budget.share.load(Relaxed) as u64;
+            SHARE_PARTS.checked_div(share).unwrap_or(0)
+        }
+        b"allowance" => budget.pages.percent.load(Relaxed),
+        _ => return None,
+    })
+}
+
+/// Sets one of them; `false` for no such knob, or a value out of its range.
+#[must_use]
+pub fn set_budget(budget: &Budget, knob: &[u8], value: u64) -> bool {
+    match knob {
+        b"retain_bytes_min" if value <= RETAIN_MAX => budget.min.store(value as usize, Relaxed),
+        b"retain_share" if value <= SHARE_PARTS => {
+            let share = SHARE_PARTS.checked_div(value).unwrap_or(0);
+            budget.share.store(share as usize, Relaxed);
+        }
+        b"allowance" if (1..=100).contains(&value) => {
+            for allowance in [&budget.pages, &budget.sweeps] {
+                allowance.percent.store(value, Relaxed);
+            }
+        }
+        _ => return false,
+    }
+    true
+}
 
 /// Most bytes that a heap may be told to keep free.
 pub const RETAIN_MAX: u64 = 1 << 40;

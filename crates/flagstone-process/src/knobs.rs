@@ -4,11 +4,10 @@ use crate::Linux;
 use crate::blocks;
 use crate::init::static_heap;
 use crate::{limit, pressure, profile};
-use core::sync::atomic::Ordering::Relaxed;
 use flagstone_core::heap::Ready;
 use flagstone_core::platform::Platform;
 use flagstone_core::slab::Cache;
-use flagstone_linux::knobs::{self, MIN_PARTIAL_MAX, RETAIN_MAX};
+use flagstone_linux::knobs::{self, MIN_PARTIAL_MAX, SHEAF_MAX};
 use flagstone_linux::slots;
 
 /// Why a knob is not read or set.
@@ -52,13 +51,9 @@ pub fn get(name: &[u8]) -> Result<u64, Refusal> {
         b"rseq" => u64::from(slots::fast()),
         b"profile" => profile::current(),
         b"limit" => limit::get(),
-        b"retain_bytes_min" => {
-            let budget = ready.slabs().pages().budget();
-            budget.min().load(Relaxed) as u64
-        }
         b"pressure" => u64::from(pressure::is_on()),
         b"trim" => return Err(Refusal::ReadOnly),
-        _ => return Err(Refusal::Unknown),
+        _ => return knobs::of_budget(ready.slabs().pages().budget(), name).ok_or(Refusal::Unknown),
     })
 }
 
@@ -72,6 +67,11 @@ pub fn set(name: &[u8], value: u64) -> Result<(), Refusal> {
     if let Some((cache, last)) = cache_knob(ready, name) {
         match last {
             b"min_partial" if value <= MIN_PARTIAL_MAX => cache.set_min_partial(value as u32),
+            b"sheaf_capacity" if cache.sheaf_capacity() > 0 && (1..=SHEAF_MAX).contains(&value) => {
+                cache.set_sheaf_capacity(value as u32);
+                // Those that are there give way.
+                ready.slabs().shrink_cache(cache);
+            }
             b"shrink" if value == 1 => ready.slabs().shrink_cache(cache),
             _ if knob.set_to.is_some() => return Err(Refusal::Value),
             _ => return Err(Refusal::ReadOnly),
@@ -86,10 +86,7 @@ pub fn set(name: &[u8], value: u64) -> Result<(), Refusal> {
             profile::ask(value, 0).map_err(|profile::NoTables| Refusal::NoMemory)?;
         }
         b"limit" if limit::set(value) => {}
-        b"retain_bytes_min" if value <= RETAIN_MAX => {
-            let budget = ready.slabs().pages().budget();
-            budget.min().store(value as usize, Relaxed);
-        }
+        _ if knobs::set_budget(ready.slabs().pages().budget(), name, value) => {}
         b"pressure" if value == 0 => pressure::end(),
         b"pressure" if value == 1 && pressure::begin() => {}
         _ if !name.starts_with(b"cache.") && knob.set_to.is_some() => return Err(Refusal::Value),

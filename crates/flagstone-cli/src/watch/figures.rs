@@ -8,9 +8,8 @@ use flagstone_core::page::{PagesetSnapshot, ZoneSnapshot};
 use flagstone_core::platform::Platform;
 use flagstone_core::stats::{CacheFigures, Ledger, Survey};
 use flagstone_linux::beacon::{GAUGES, Gauge};
-use flagstone_linux::knobs::{OF_CACHE, OF_HEAP, of_cache};
+use flagstone_linux::knobs::{OF_CACHE, OF_HEAP, of_budget, of_cache};
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
 
 /// The caches that have slabs, largest first.
 pub fn caches(survey: &Survey, ready: &Ready<Copied>) -> Vec<Cache> {
@@ -159,11 +158,7 @@ pub fn knobs(ready: &Ready<Copied>, gauges: &[u64; GAUGES]) -> BTreeMap<String, 
         "profile" => Some(gauges[Gauge::Profile as usize]),
         "limit" => Some(gauges[Gauge::Limit as usize]),
         "pressure" => Some(gauges[Gauge::Pressure as usize]),
-        "retain_bytes_min" => {
-            let budget = slabs.pages().budget();
-            Some(budget.min().load(Ordering::Relaxed) as u64)
-        }
-        _ => None,
+        _ => of_budget(slabs.pages().budget(), name.as_bytes()),
     };
     let named = OF_HEAP.iter().map(|knob| knob.name);
     let mut knobs: BTreeMap<String, u64> = named

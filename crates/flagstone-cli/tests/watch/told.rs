@@ -208,6 +208,45 @@ fn a_budget_that_is_lowered_goes_back_as_the_program_frees() {
 }
 
 #[test]
+fn budget_allowance_and_sheaves_of_a_running_process_are_set_and_hold() {
+    let (_folder, busy) = busy();
+    let pid = busy.pid.as_str();
+    for (knob, before, to) in [
+        ("retain_share", "16", "8"),
+        ("allowance", "3", "10"),
+        ("cache.malloc-256.sheaf_capacity", "", "20"),
+    ] {
+        let was = ask(&["get", pid, knob]).1;
+        assert!(before.is_empty() || was.trim() == before, "{knob}: {was}");
+        let (code, out, err) = ask(&["set", "--wait", "60", pid, &format!("{knob}={to}")]);
+        assert_eq!(code, Some(0), "{out}{err}");
+        assert_eq!(ask(&["get", pid, knob]).1.trim(), to, "{knob}");
+    }
+    // Traffic would make them longer; what was told holds.
+    until("its upkeep came by often", || {
+        ask(&["set", "--wait", "60", pid, "retain_share=0"]).0 == Some(0)
+    });
+    assert_eq!(ask(&["get", pid, "retain_share"]).1.trim(), "0");
+    let (_, out, _) = ask(&["get", pid, "cache.malloc-256.sheaf_capacity"]);
+    assert_eq!(out.trim(), "20");
+    for (setting, why) in [
+        ("retain_share=2000", "0 to 1024"),
+        ("allowance=0", "1 to 100"),
+        ("cache.malloc-256.sheaf_capacity=0", "1 to 253"),
+        ("cache.malloc-256.sheaf_capacity=254", "1 to 253"),
+        (
+            "cache.sheaf-256.sheaf_capacity=8",
+            "a cache that has sheaves",
+        ),
+    ] {
+        refused(&["set", pid, setting], &["out of its range", why]);
+    }
+    closes(pid);
+    let (code, out, err) = ask(&["verify", pid]);
+    assert_eq!(code, Some(0), "{out}{err}");
+}
+
+#[test]
 fn trim_gives_back_what_the_ledger_foretold() {
     let folder = tempfile::tempdir().unwrap();
     // Everything freed, so that much is to be given back; the caches would keep it for a while.

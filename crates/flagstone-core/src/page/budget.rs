@@ -18,8 +18,10 @@ use crate::sync::plain::{AtomicUsize, Ordering::Relaxed};
 /// What may stay, and what is parked above the page layer.
 #[derive(Debug)]
 pub struct Budget {
-    min: AtomicUsize,
-    share: usize,
+    /// Bytes that may always be free: a knob.
+    pub min: AtomicUsize,
+    /// Of the bytes in use so many 1024ths may be free: a knob.
+    pub share: AtomicUsize,
     /// Most bytes by what the process may use (ADR 0013).
     most: AtomicUsize,
     /// Bytes in barns and in kept huge blocks.
@@ -27,16 +29,16 @@ pub struct Budget {
     /// Bytes of free objects that sheaves of CPUs may hold.
     sheaves: AtomicUsize,
     /// What giving back free pages may cost.
-    pages: Allowance,
+    pub pages: Allowance,
     /// What looking for pages inside slabs and giving those back may cost.
-    sweeps: Allowance,
+    pub sweeps: Allowance,
 }
 
 impl Budget {
     pub(super) const fn new(rule: &Retention) -> Self {
         Self {
             min: AtomicUsize::new(rule.min_bytes),
-            share: rule.share,
+            share: AtomicUsize::new(rule.share),
             most: AtomicUsize::new(usize::MAX),
             parked: AtomicUsize::new(0),
             sheaves: AtomicUsize::new(0),
@@ -45,16 +47,11 @@ impl Budget {
         }
     }
 
-    /// Bytes that may always be free: a knob.
-    pub fn min(&self) -> &AtomicUsize {
-        &self.min
-    }
-
     /// Bytes that may be free while `in_use` bytes are in use.
     #[inline]
     #[must_use]
     pub fn bound(&self, in_use: usize) -> usize {
-        let share = (in_use / 1024).saturating_mul(self.share);
+        let share = (in_use / 1024).saturating_mul(self.share.load(Relaxed));
         share
             .max(self.min.load(Relaxed))
             .min(self.most.load(Relaxed))

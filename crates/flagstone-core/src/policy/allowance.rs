@@ -6,21 +6,19 @@
 //!   debt paid?    yes: memory below the bound may go back     no: it stays
 //! ```
 //!
-//! Memory that was in use for seconds goes at once, since no debt is left by then. Memory that is
-//! freed and taken again within milliseconds makes debts and stays. Memory above the bound is not
-//! asked about: it always goes.
+//! Memory that was in use for seconds goes at once, since no debt is left by then. Memory that is freed and taken
+//! again within milliseconds makes debts and stays. Memory above the bound is not asked about: it always goes.
 //!
-//! Only pages that are wanted again are charged. A page that stays away cost one `madvise`, less
-//! than its first fault.
+//! Only pages that are wanted again are charged. A page that stays away cost one `madvise`, less than its fault.
 //!
 //! One word, plain arithmetic. Racy on purpose: a lost charge gives back a little too eagerly.
 #![forbid(unsafe_code)]
 
 use crate::sync::plain::{AtomicU64, Ordering::Relaxed};
 
-/// Nanoseconds that a page costs which was given back and is wanted again: its part of the `madvise`,
-/// and the fault. Why 2000: with 4 KiB pages a fault of zeroed memory takes 0.5 to 1 µs on bare machines,
-/// 2 to 4 µs under nested page tables. Halving it lets programs that swing give back twice as often.
+/// Nanoseconds that a page costs which was given back and is wanted again: its part of the `madvise`, and the fault.
+/// Why 2000: a fault of zeroed memory takes 0.5 to 1 µs on bare machines, 2 to 4 µs under nested page tables (4 KiB
+/// pages). Halving it lets programs that swing give back twice as often.
 pub const PAGE_NS: u64 = 2000;
 
 /// Nanoseconds that looking through one slab for pages to give back costs.
@@ -29,17 +27,18 @@ pub const SLAB_NS: u64 = 100;
 /// Nanoseconds that emptying all caches costs, and filling them again.
 pub const SHRINK_NS: u64 = 300_000;
 
-/// Time that pays one nanosecond of cost: 3 % of all time. Why three: less than what differs between
-/// two runs of most programs. Halving the share keeps memory of programs that swing twice as long.
-const TIME_PER_COST: u64 = 33;
+/// Per cent of all time that pay. Why three: less than what differs between two runs of most programs. Halving
+/// it keeps memory of programs that swing twice as long.
+const PERCENT: u64 = 3;
 
-/// Nanoseconds ahead in which all debts are paid, however large: what a program that rests keeps
-/// goes back with its first slow call a second later.
+/// Nanoseconds ahead in which all debts are paid: what a program that rests keeps goes back a second later.
 const DEBT_NS: u64 = 1_000_000_000;
 
 /// When giving back may cost something again.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Allowance {
+    /// Per cent of all time that pay, from 1 to 100: a knob.
+    pub percent: AtomicU64,
     /// The moment at which every charge is paid.
     paid: AtomicU64,
 }
@@ -49,6 +48,7 @@ impl Allowance {
     #[must_use]
     pub const fn new() -> Self {
         Self {
+            percent: AtomicU64::new(PERCENT),
             paid: AtomicU64::new(0),
         }
     }
@@ -67,7 +67,8 @@ impl Allowance {
     /// Charges `cost` nanoseconds.
     pub fn charge(&self, cost: u64, now: u64) {
         let paid = self.paid.load(Relaxed).max(now);
-        let then = paid.saturating_add(cost.saturating_mul(TIME_PER_COST));
+        let then =
+            paid.saturating_add(cost.saturating_mul(100 / self.percent.load(Relaxed).max(1)));
         self.paid
             .store(then.min(now.saturating_add(DEBT_NS)), Relaxed);
     }

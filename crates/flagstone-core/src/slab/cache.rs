@@ -235,6 +235,14 @@ impl Cache {
         self.min_partial.store(slabs, Relaxed);
     }
 
+    /// From now on its sheaves are made with so many slots, whatever is observed.
+    pub fn set_sheaf_capacity(&self, slots: u32) {
+        let of = &self.sizing;
+        for word in [&of.first, &of.max, &of.most, &of.busy, &of.target] {
+            word.store(slots, Relaxed);
+        }
+    }
+
     /// Counts objects on their way back into slabs.
     #[inline]
     pub(crate) fn count_back(&self, objects: u32) {

@@ -178,17 +178,18 @@ fn verdict(compared: &check::Compared) -> Outcome {
 
 /// The documents asked for, in order.
 fn seeds(words: &[String]) -> Result<Vec<&'static str>, String> {
-    let known = |word: &&String| *word == "all" || SEEDS.contains(&word.as_str());
+    let is = |word: &str, name: &str| word.eq_ignore_ascii_case(name);
+    let known = |word: &str| is(word, "all") || SEEDS.iter().any(|seed| is(word, seed));
     if let Some(word) = words.iter().find(|word| !known(word)) {
         return Err(format!(
             "unknown document `{word}`; known: {}, all",
             SEEDS.join(", ")
         ));
     }
-    if words.is_empty() || words.iter().any(|word| word == "all") {
+    if words.is_empty() || words.iter().any(|word| is(word, "all")) {
         return Ok(SEEDS.to_vec());
     }
-    let asked = |seed: &&str| words.iter().any(|word| word == seed);
+    let asked = |seed: &&str| words.iter().any(|word| is(word, seed));
     Ok(SEEDS.into_iter().filter(asked).collect())
 }
 
