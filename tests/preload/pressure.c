@@ -1,6 +1,6 @@
 /* Keeps much free memory, and says so in a file that stands for the kernel's words about memory pressure: nothing is given
    back while no task waits, and all of it soon after tasks do.
-   Argument: the file. */
+   Arguments: the file, and `events` where it is a control group's memory.events instead. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +11,7 @@
 enum { BLOCKS = 40000, BYTES = 1500 };
 static char *blocks[BLOCKS];
 static const char *file;
+static int is_events;
 
 static long resident(void) {
     char text[128] = {0};
@@ -22,7 +23,8 @@ static long resident(void) {
 
 static void say(unsigned total) {
     char text[128];
-    int bytes = snprintf(text, sizeof text,
+    int bytes = is_events ? snprintf(text, sizeof text, "low 0\nhigh %u\nmax 0\noom 0\noom_kill 0\n", total)
+              : snprintf(text, sizeof text,
                          "some avg10=0.00 avg60=0.00 avg300=0.00 total=%u\n"
                          "full avg10=0.00 avg60=0.00 avg300=0.00 total=%u\n", total, total);
     int out = open(file, O_WRONLY);
@@ -46,6 +48,7 @@ static void work(int milliseconds) {
 
 int main(int count, char **arguments) {
     file = count > 1 ? arguments[1] : "";
+    is_events = count > 2;
     for (int at = 0; at < BLOCKS; at++) {
         blocks[at] = malloc(BYTES);
         memset(blocks[at], 1, BYTES);
