@@ -86,6 +86,30 @@ fn opened(browser: &Path, page: &Path, width: u32, dark: bool) -> serde_json::Va
     serde_json::from_str(said).unwrap()
 }
 
+/// Opens the page where it has no room, as in a frame that is not shown yet: it waits, and logs nothing.
+fn hidden(browser: &Path, page: &Path) {
+    let folder = tempfile::tempdir().unwrap();
+    let around = folder.path().join("around.html");
+    let frame = format!(
+        "<!doctype html><iframe src='file://{}' width='0' height='900' style='border:0'></iframe>",
+        page.display()
+    );
+    std::fs::write(&around, frame).unwrap();
+    let output = std::process::Command::new(browser)
+        .args(["--headless", "--no-sandbox", "--disable-gpu"])
+        .args(["--enable-logging=stderr", "--virtual-time-budget=20000"])
+        .arg("--dump-dom")
+        .arg(format!(
+            "--user-data-dir={}",
+            folder.path().join("profile").display()
+        ))
+        .arg(format!("file://{}", around.display()))
+        .output()
+        .unwrap();
+    let log = String::from_utf8_lossy(&output.stderr);
+    assert!(!log.contains("CONSOLE"), "a hidden page logs: {log}");
+}
+
 /// Opens the report in a headless browser, if this machine has one, and looks at what it drew.
 pub fn drawn(page: &Path) {
     let Some(browser) = browser() else {
@@ -98,6 +122,7 @@ pub fn drawn(page: &Path) {
         let _ = writeln!(std::io::stderr(), "{line}");
         return;
     };
+    hidden(&browser, page);
     for width in [1100, 375] {
         let seen = opened(&browser, page, width, false);
         assert_eq!(seen["width"], width, "as wide as was asked for: {seen}");
