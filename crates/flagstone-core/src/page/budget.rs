@@ -57,9 +57,9 @@ impl Budget {
             .min(self.most.load(Relaxed))
     }
 
-    /// Bytes that stay of free pages after a deep fall to `in_use` bytes. Why a 64th: more frees follow
-    /// a fall; at a 32nd the floor is a visible part of what is left after frees at random. A 16th of
-    /// the least bound keeps small heaps from giving back page by page.
+    /// Bytes that stay of free pages after a deep fall to `in_use` bytes. Why a 64th: more frees follow a fall; at
+    /// a 32nd the floor is a visible part of what is left after frees at random. A 16th of the least bound keeps
+    /// small heaps from giving back page by page.
     #[inline]
     #[must_use]
     pub fn floor(&self, in_use: usize) -> usize {
@@ -68,8 +68,7 @@ impl Budget {
             .min(self.bound(in_use))
     }
 
-    /// Bytes of free pages that may stay: the bound less what the others hold, and the floor at
-    /// least.
+    /// Bytes of free pages that may stay: the bound less what the others hold, and the floor at least.
     #[inline]
     #[must_use]
     pub fn room_for_pages(&self, in_use: usize) -> usize {

@@ -11,7 +11,7 @@
 //!
 //! Only pages that are wanted again are charged. A page that stays away cost one `madvise`, less than its fault.
 //!
-//! One word, plain arithmetic. Racy on purpose: a lost charge gives back a little too eagerly.
+//! Plain arithmetic, racy on purpose: a lost charge gives back a little too eagerly.
 #![forbid(unsafe_code)]
 
 use crate::sync::plain::{AtomicU64, Ordering::Relaxed};

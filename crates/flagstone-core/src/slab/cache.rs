@@ -95,8 +95,8 @@ pub struct Cache {
     /// Bytes asked for in the sampled allocations, and how many those were.
     pub(crate) sampled_bytes: AtomicU64,
     pub(crate) samples: AtomicU64,
-    /// Objects taken out of slabs (by sheaves or callers) minus those put back. The other
-    /// engines do not count: their slabs' states say it.
+    /// Objects taken out of slabs (by sheaves or callers) minus those put back. The other engines do not count:
+    /// their slabs' states say it.
     pub(crate) out: AtomicU64,
 }
 
@@ -207,8 +207,7 @@ impl Cache {
         self.object_size as usize
     }
 
-    /// Bytes a program may use of an object: all of its stride, unless something lies behind the
-    /// object.
+    /// Bytes a program may use of an object: all of its stride, unless something lies behind the object.
     #[must_use]
     pub fn usable_size(&self) -> usize {
         if self.ctor.is_some() {
@@ -251,9 +250,8 @@ impl Cache {
         }
     }
 
-    /// Whether a new slab's pages stay untouched until its objects are handed out, as the default
-    /// policy has it. Kernels link all objects at once; so their presets are charged for it, those
-    /// with sheaves too.
+    /// Whether a new slab's pages stay untouched until its objects are handed out, as the default policy has it.
+    /// Kernels link all objects at once; so their presets are charged for it, those with sheaves too.
     pub(crate) fn links_when_taken(&self) -> bool {
         self.engine() == Engine::Sheaf && !self.refill_whole
     }

@@ -133,10 +133,9 @@ impl Cache {
         self.sizing.seen.load(Relaxed).count_ones() * cpus.div_ceil(64)
     }
 
-    /// Grows sheaves by one power of two, within the limit that holds for `served`, and only as
-    /// long as a full sheaf of each visitor holds no more objects than are live for sure: sheaves
-    /// that hold most of what goes round make CPUs wait for each other's objects. Beyond the quiet
-    /// limit both sheaves of each visitor count.
+    /// Grows sheaves by one power of two, within the limit that holds for `served`, and only as long as a full
+    /// sheaf of each visitor holds no more objects than are live for sure: sheaves that hold most of what goes
+    /// round make CPUs wait for each other's objects. Beyond the quiet limit both sheaves of each visitor count.
     #[cold]
     fn grow_sheaves(&self, served: Served, cpus: u32, barn: &Barn) {
         let sizing = &self.sizing;
