@@ -2,8 +2,26 @@
 
 use crate::exit::Failure;
 use serde::Serialize;
+use std::fs::File;
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// Where long temporary files go: `TMPDIR`, else `/var/tmp`, which unlike `/tmp` is seldom memory.
+pub fn spool_folder() -> PathBuf {
+    let long = Path::new("/var/tmp");
+    match std::env::var_os("TMPDIR") {
+        None if long.is_dir() => long.into(),
+        _ => std::env::temp_dir(),
+    }
+}
+
+/// A long temporary file without a name: a killed command leaves nothing behind.
+///
+/// # Errors
+/// The system's.
+pub fn spool() -> std::io::Result<File> {
+    tempfile::tempfile_in(spool_folder())
+}
 
 /// Finds out before the work whether a file can be written at the end, and writes nothing. `-` is
 /// standard output.

@@ -332,6 +332,91 @@ fn a_block_that_three_threads_use_is_used_in_their_order() {
     assert_eq!(document["rows"][0]["refused"], 0);
 }
 
+/// A thread that makes and frees a small block so many times.
+fn pairs(file: &Path, count: u64) {
+    let mut writer = writer(file);
+    let request = flagstone_trace::Request {
+        size: 64,
+        ..flagstone_trace::Request::default()
+    };
+    for at in 0..count {
+        let address = 0x1000;
+        let alloc = flagstone_trace::Event::Alloc { address, request };
+        let free = flagstone_trace::Event::Free { address };
+        writer.event(id(1), 1, at * 20, &alloc).unwrap();
+        writer.event(id(1), 1, at * 20 + 10, &free).unwrap();
+    }
+    writer.finish().unwrap();
+}
+
+/// The most KiB that a process had, as far as it tells while it lives.
+fn peak_kib(process: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let word = line.and_then(|line| line.split_whitespace().next());
+    word.and_then(|word| word.parse().ok()).unwrap_or(0)
+}
+
+#[test]
+fn memory_of_a_replay_does_not_grow_with_the_trace() {
+    let folder = tempfile::tempdir().unwrap();
+    let peak = |count: u64| {
+        let file = folder.path().join("pairs.fst");
+        pairs(&file, count);
+        let mut command = Command::new(PLAN[0])
+            .args(["replay", lossless(&file), "--runs", "1", "--json=/dev/null"])
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .expect("started");
+        let own = command.id();
+        let children = format!("/proc/{own}/task/{own}/children");
+        let mut most = 0;
+        let ended = loop {
+            let players = std::fs::read_to_string(&children).unwrap_or_default();
+            let each = players.split_whitespace().map(peak_kib);
+            most = most.max(each.chain([peak_kib(&own.to_string())]).max().unwrap_or(0));
+            if let Some(ended) = command.try_wait().unwrap() {
+                break ended;
+            }
+            std::thread::yield_now();
+        };
+        assert!(ended.success());
+        most
+    };
+    // The longer one's operations take 64 MiB.
+    let (short, long) = (peak(100_000), peak(2_000_000));
+    assert!(short > 0 && long < short + (16 << 10), "{short} {long}");
+}
+
+#[test]
+fn a_full_disk_ends_a_replay_with_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("pairs.fst");
+    pairs(&file, 10_000);
+    let disk = folder.path().join("disk");
+    std::fs::create_dir(&disk).unwrap();
+    let disk = lossless(&disk);
+    let mount = format!("mount -t tmpfs -o size=64k none {disk} && ");
+    let within = |line: &str| {
+        Command::new("unshare")
+            .args(["-m", "sh", "-c", &format!("{mount}{line}"), PLAN[0]])
+            .arg(&file)
+            .env("TMPDIR", disk)
+            .output()
+    };
+    if !within("true").is_ok_and(|output| output.status.success()) {
+        return eprintln!("skipped: a full disk: unshare and mount need root");
+    }
+    let output = within("exec \"$0\" replay \"$1\" --runs 1").unwrap();
+    let told = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert_eq!(told.lines().count(), 1, "{told}");
+    assert!(
+        told.contains("No space") && told.contains("TMPDIR"),
+        "{told}"
+    );
+}
+
 #[test]
 fn a_replay_has_the_memory_of_the_program_beside_it() {
     let folder = tempfile::tempdir().unwrap();

@@ -12,10 +12,9 @@
 //! One pass; memory goes with the live blocks and the number of threads, not with the trace's length.
 
 use super::ancestry;
-use super::program::{
-    HEAD_BYTES, Head, OP_BYTES, Op, SAMPLES_MAX, SEGMENT, Sample, Segment, StreamHead, TOUCH_AT,
-    kind,
-};
+use super::program::{Head, Op, SAMPLES_MAX, Sample, kind};
+use super::segments::{At, Segments};
+use crate::outfile;
 use flagstone_trace::index::StreamId;
 use flagstone_trace::{Error, Event, Request, Trace};
 use std::collections::{HashMap, VecDeque};
@@ -90,7 +89,11 @@ impl std::fmt::Display for Why {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Trace(error) => error.fmt(out),
-            Self::Io(error) => write!(out, "the program made of it: {error}"),
+            Self::Io(error) => write!(
+                out,
+                "the program made of it, in {}: {error}; TMPDIR names another folder",
+                outfile::spool_folder().display()
+            ),
             Self::NoEvents => write!(out, "no allocation in it to replay"),
             Self::NoProcess(wanted, known) => {
                 write!(out, "no process {wanted} in it; it has {known:?}")
@@ -191,29 +194,8 @@ struct Live {
     extent: Option<u64>,
 }
 
-/// An operation's place: a stream's open segment, or the file once that is written.
-#[derive(Clone, Copy)]
-struct At {
-    stream: usize,
-    segment: usize,
-    index: usize,
-}
-
-/// A stream on its way.
-struct Open {
-    ops: Vec<Op>,
-    /// Number of the open segment.
-    segment: usize,
-    first: u64,
-    /// The last written segment.
-    last: Option<usize>,
-}
-
 struct Work {
-    file: File,
-    end: u64,
-    segments: Vec<Segment>,
-    streams: Vec<Open>,
+    segments: Segments,
     numbers: HashMap<StreamId, usize>,
     /// The stream of the event before.
     before: usize,
@@ -238,10 +220,7 @@ struct Work {
 impl Work {
     fn new() -> Result<Self, Why> {
         Ok(Self {
-            file: tempfile::tempfile()?,
-            end: HEAD_BYTES,
-            segments: Vec::new(),
-            streams: Vec::new(),
+            segments: Segments::new(outfile::spool()?),
             numbers: HashMap::new(),
             before: 0,
             live: HashMap::new(),
@@ -333,14 +312,8 @@ impl Work {
         if let Some(&number) = self.numbers.get(&id) {
             return Ok(number);
         }
-        let number = self.streams.len();
+        let number = self.segments.stream();
         self.numbers.insert(id, number);
-        self.streams.push(Open {
-            ops: Vec::with_capacity(SEGMENT),
-            segment: 0,
-            first: 0,
-            last: None,
-        });
         if number > 0 {
             let op = Op {
                 ns,
@@ -354,11 +327,6 @@ impl Work {
     }
 
     fn push(&mut self, stream: usize, op: Op) -> Result<At, Why> {
-        if self.streams[stream].ops.len() == SEGMENT {
-            self.close(stream)?;
-        }
-        let open = &mut self.streams[stream];
-        open.ops.push(op);
         self.ops += 1;
         if self.ops % self.progress_every == 0 {
             self.progress.push((op.ns, self.ops));
@@ -367,34 +335,7 @@ impl Work {
                 self.progress_every *= 2;
             }
         }
-        Ok(At {
-            stream,
-            segment: open.segment,
-            index: open.ops.len() - 1,
-        })
-    }
-
-    /// Writes a stream's open segment.
-    fn close(&mut self, stream: usize) -> Result<(), Why> {
-        let ops = std::mem::take(&mut self.streams[stream].ops);
-        let bytes: Vec<u8> = ops.iter().flat_map(Op::bytes).collect();
-        self.file.write_all_at(&bytes, self.end)?;
-        let number = self.segments.len();
-        self.segments.push(Segment {
-            offset: self.end,
-            count: ops.len() as u64,
-            next: 0,
-        });
-        self.end += bytes.len() as u64;
-        let open = &mut self.streams[stream];
-        match open.last.replace(number) {
-            Some(last) => self.segments[last].next = number as u64 + 1,
-            None => open.first = number as u64 + 1,
-        }
-        open.segment += 1;
-        open.ops = ops;
-        open.ops.clear();
-        Ok(())
+        Ok(self.segments.push(stream, &op)?)
     }
 
     fn alloc(
@@ -498,20 +439,7 @@ impl Work {
         let Some(touched) = touched.filter(|&bytes| bytes < live.size) else {
             return Ok(());
         };
-        let open = &mut self.streams[live.made.stream];
-        if open.segment == live.made.segment {
-            open.ops[live.made.index].touch = touched;
-            return Ok(());
-        }
-        // Segments of a stream are chained; a large block's is found by walking the chain.
-        let mut number = open.first;
-        for _ in 0..live.made.segment {
-            number = self.segments[number as usize - 1].next;
-        }
-        let segment = &self.segments[number as usize - 1];
-        let at = segment.offset + live.made.index as u64 * OP_BYTES + TOUCH_AT;
-        self.file.write_all_at(&touched.to_ne_bytes(), at)?;
-        Ok(())
+        Ok(self.segments.learn(live.made, touched, live.size)?)
     }
 
     fn slot(&mut self) -> (u32, u16) {
@@ -545,45 +473,23 @@ impl Work {
         self.curve.last().map_or(0, |last| last.0) / (2 * CURVE)
     }
 
-    fn finish(mut self, process: u32) -> Result<Compiled, Why> {
+    fn finish(self, process: u32) -> Result<Compiled, Why> {
         if self.ops == 0 {
             return Err(Why::NoEvents);
         }
-        for stream in 0..self.streams.len() {
-            self.close(stream)?;
-        }
+        let (file, tables) = self.segments.finish()?;
         let mut head = Head {
-            streams: self.streams.len() as u64,
-            segments: self.segments.len() as u64,
             slots: u64::from(self.slots),
             ops: self.ops,
             touches: self.touches,
             sample_every: (self.ops / SAMPLES).max(64),
-            ..Head::default()
+            ..tables
         };
-        let streams: Vec<u8> = self
-            .streams
-            .iter()
-            .flat_map(|open| StreamHead { first: open.first }.first.to_ne_bytes())
-            .collect();
-        let words = |segment: &Segment| [segment.offset, segment.count, segment.next];
-        let segments: Vec<u8> = self
-            .segments
-            .iter()
-            .flat_map(words)
-            .flat_map(u64::to_ne_bytes)
-            .collect();
-        let file = &self.file;
-        head.streams_at = self.end;
-        file.write_all_at(&streams, head.streams_at)?;
-        head.segments_at = head.streams_at + streams.len() as u64;
-        file.write_all_at(&segments, head.segments_at)?;
-        head.slots_at = (head.segments_at + segments.len() as u64).next_multiple_of(4096);
         head.samples_at = head.slots_at + head.slots * 8;
         head.bytes = head.samples_at + SAMPLES_MAX * size_of::<Sample>() as u64;
-        write_head(file, &head)?;
+        write_head(&file, &head)?;
         Ok(Compiled {
-            file: self.file,
+            file,
             head,
             process,
             live: self.curve,
@@ -627,5 +533,12 @@ pub fn write_head(file: &File, head: &Head) -> io::Result<()> {
         .collect();
     file.write_all_at(&bytes, 0)?;
     file.set_len(head.slots_at)?;
-    file.set_len(head.bytes)
+    file.set_len(head.bytes)?;
+    // A player writes there through a mapping, which could not say that the disk is full.
+    let (at, bytes) = (head.slots_at as i64, (head.bytes - head.slots_at) as i64);
+    // SAFETY: an open file.
+    match unsafe { libc::posix_fallocate(file.as_raw_fd(), at, bytes) } {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
 }

@@ -17,6 +17,7 @@ mod html;
 mod measure;
 mod player;
 mod program;
+mod segments;
 mod view;
 
 use super::bench::{FLAGSTONE, choose_allocators};

@@ -1,13 +1,16 @@
 //! The player: a process that runs a program on the allocator it was started with.
 //!
-//! The program is a shared mapping of a file, slots and samples included. What is measured is the memory of
-//! the allocator: all of the process's own but data of the executable and its libraries, and stacks.
+//! The program's tables, slots and samples are a shared mapping of its file; each thread reads its operations
+//! from the file, a segment at a time, onto its stack. So memory does not grow with the program. What is
+//! measured is the memory of the allocator: all of the process's own but data of the executable and its
+//! libraries, and stacks.
 
 use super::Pace;
-use super::program::{Head, Op, SAMPLES_MAX, Sample, Segment, StreamHead, kind};
+use super::program::{Head, Op, SAMPLES_MAX, SEGMENT, Sample, Segment, StreamHead, kind};
 use flagstone_trace::resident::{self, Scratch};
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -31,6 +34,7 @@ unsafe impl Sync for Program {}
 /// What all threads of a run share.
 struct Run {
     program: Program,
+    file: File,
     pace: Pace,
     began: Instant,
     /// Streams that have not ended.
@@ -55,13 +59,20 @@ static SCRATCH: Mutex<Scratch> = Mutex::new(Scratch::new());
 /// # Errors
 /// A line that says why it could not be played.
 pub fn play(file: &Path, pace: Pace) -> Result<(), String> {
-    let program = map(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    let told = |error: std::io::Error| format!("{}: {error}", file.display());
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(file)
+        .map_err(told)?;
+    let program = map(&file).map_err(told)?;
     let head = program.head();
     // SAFETY: sysconf with a valid name has no obligations.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64;
     let (faults, cpu) = used();
     let run = Box::leak(Box::new(Run {
         program,
+        file,
         pace,
         began: Instant::now(),
         left: AtomicUsize::new(1),
@@ -97,8 +108,7 @@ pub fn play(file: &Path, pace: Pace) -> Result<(), String> {
     Ok(())
 }
 
-fn map(file: &Path) -> std::io::Result<Program> {
-    let file = OpenOptions::new().read(true).write(true).open(file)?;
+fn map(file: &File) -> std::io::Result<Program> {
     let bytes = file.metadata()?.len() as usize;
     // SAFETY: a mapping of a file, which nobody shortens while it is played.
     let base = unsafe {
@@ -147,12 +157,18 @@ fn stream(run: &'static Run, number: u64) {
     };
     let mut until_sample = head.sample_every;
     let mut looked = 0;
+    let mut room = [0; SEGMENT];
     while next != 0 {
         // SAFETY: a segment of the table.
         let segment = unsafe { program.at::<Segment>(head.segments_at, next - 1).read() };
-        for index in 0..segment.count {
-            // SAFETY: an operation of the segment.
-            let op = unsafe { program.at::<Op>(segment.offset, index).read() };
+        let rest = &mut room[..segment.bytes as usize];
+        if let Err(error) = run.file.read_exact_at(rest, segment.offset) {
+            eprintln!("flagstone: replay: the program made of the trace: {error}");
+            std::process::exit(1);
+        }
+        let mut rest: &[u8] = rest;
+        while let Some((op, after)) = Op::unpack(rest, segment.began) {
+            rest = after;
             if run.pace == Pace::Real {
                 wait_until(run.began + Duration::from_nanos(op.ns));
             }

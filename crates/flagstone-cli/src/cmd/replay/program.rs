@@ -2,17 +2,26 @@
 //!
 //! ```text
 //!   0        head: counts and places
-//!   4096     operations, in segments of one stream each
-//!   places   segments · streams · slots · samples      (tables; slots and samples begin as zeroes)
+//!   4096     operations, in segments of one stream each                  read piece by piece
+//!   places   segments · streams · slots · samples      mapped; slots and samples begin as zeroes
 //! ```
 //!
-//! Everything is plain little words, aligned to eight bytes, written and read by the same program.
+//! Everything is plain little words, aligned to eight bytes, written and read by the same program. An
+//! operation takes one step of 16 bytes, or two if it is long; see [`Op::pack`].
 
 /// Bytes before the first operation.
 pub const HEAD_BYTES: u64 = 4096;
 
-/// Operations of a segment at most.
-pub const SEGMENT: usize = 1024;
+/// Bytes of a step.
+pub const STEP: usize = 16;
+
+/// Bytes of a segment at most: a player's thread has one on its stack. Why 16 KiB: a read costs a microsecond
+/// and gives a thousand operations.
+pub const SEGMENT: usize = 16 << 10;
+
+/// Blocks of more bytes have long operations, which say how far the block is touched. Others are touched
+/// whole.
+const SHORT_MAX: u64 = 4096;
 
 /// Samples a run may leave.
 pub const SAMPLES_MAX: u64 = 16 << 10;
@@ -38,7 +47,6 @@ pub mod kind {
 }
 
 /// One operation.
-#[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Op {
     /// Nanoseconds after the trace's first event.
@@ -57,36 +65,72 @@ pub struct Op {
     pub turn: u16,
 }
 
-/// Bytes of an operation.
-pub const OP_BYTES: u64 = 32;
-const _: () = assert!(size_of::<Op>() as u64 == OP_BYTES, "operations are packed");
+/// Of a kind: the operation is long.
+const LONG: u8 = 0x80;
+
+/// Where [`Op::touch`] lies in a long operation.
+pub const TOUCH_AT: usize = 24;
 
 impl Op {
-    /// As it lies in the file.
-    pub fn bytes(&self) -> [u8; OP_BYTES as usize] {
-        let mut bytes = [0; OP_BYTES as usize];
-        bytes[..8].copy_from_slice(&self.ns.to_ne_bytes());
-        bytes[8..16].copy_from_slice(&self.size.to_ne_bytes());
-        bytes[16..24].copy_from_slice(&self.touch.to_ne_bytes());
-        bytes[24..28].copy_from_slice(&self.slot.to_ne_bytes());
-        bytes[28] = self.kind;
-        bytes[29] = self.align_log2;
-        bytes[30..].copy_from_slice(&self.turn.to_ne_bytes());
-        bytes
+    /// Whether it takes two steps.
+    fn is_long(&self) -> bool {
+        self.size > SHORT_MAX || self.touch != self.size
+    }
+
+    /// Bytes in the file.
+    pub fn len(&self) -> usize {
+        if self.is_long() { 2 * STEP } else { STEP }
+    }
+
+    /// As it lies in a segment whose first operation is at `began`: nanoseconds after that, size, slot,
+    /// kind, alignment and turn; if it is long, size and touched bytes in full.
+    pub fn pack(&self, began: u64, out: &mut Vec<u8>) {
+        let long = if self.is_long() { LONG } else { 0 };
+        out.extend((self.ns.saturating_sub(began) as u32).to_ne_bytes());
+        out.extend((self.size as u32).to_ne_bytes());
+        out.extend(self.slot.to_ne_bytes());
+        out.extend([self.kind | long, self.align_log2]);
+        out.extend(self.turn.to_ne_bytes());
+        if long != 0 {
+            out.extend(self.size.to_ne_bytes());
+            out.extend(self.touch.to_ne_bytes());
+        }
+    }
+
+    /// The first operation of `bytes`, and what follows it; none at their end.
+    pub fn unpack(bytes: &[u8], began: u64) -> Option<(Self, &[u8])> {
+        let (step, mut rest) = bytes.split_first_chunk::<STEP>()?;
+        let word =
+            |at: usize| u32::from_ne_bytes([step[at], step[at + 1], step[at + 2], step[at + 3]]);
+        let mut op = Self {
+            ns: began + u64::from(word(0)),
+            size: u64::from(word(4)),
+            touch: u64::from(word(4)),
+            slot: word(8),
+            kind: step[12] & !LONG,
+            align_log2: step[13],
+            turn: u16::from_ne_bytes([step[14], step[15]]),
+        };
+        if step[12] & LONG != 0 {
+            let (size, after) = rest.split_first_chunk()?;
+            let (touch, after) = after.split_first_chunk()?;
+            (op.size, op.touch) = (u64::from_ne_bytes(*size), u64::from_ne_bytes(*touch));
+            rest = after;
+        }
+        Some((op, rest))
     }
 }
 
-/// Where [`Op::touch`] lies in an operation.
-pub const TOUCH_AT: u64 = 16;
-
 /// A run of operations of one stream.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Segment {
     /// Byte of the file.
     pub offset: u64,
-    /// Operations.
-    pub count: u64,
+    /// Bytes of its operations.
+    pub bytes: u64,
+    /// Nanoseconds of its first operation.
+    pub began: u64,
     /// The stream's next segment, plus one; zero ends them.
     pub next: u64,
 }
@@ -150,4 +194,45 @@ pub struct Head {
     pub cpu_ns: u64,
     /// Requests that the allocator refused.
     pub refused: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_come_back_as_they_were_packed() {
+        let plain = Op {
+            ns: 1007,
+            size: 48,
+            touch: 48,
+            slot: 70_000,
+            kind: kind::ZEROED,
+            align_log2: 4,
+            turn: 65_535,
+        };
+        let large = Op {
+            size: 5 << 32,
+            touch: 4096,
+            ..plain
+        };
+        let free = Op {
+            size: 0,
+            touch: 0,
+            kind: kind::FREE,
+            ..plain
+        };
+        let mut bytes = Vec::new();
+        for op in [plain, large, free] {
+            op.pack(1000, &mut bytes);
+        }
+        assert_eq!(bytes.len(), 4 * STEP);
+        let mut rest = &bytes[..];
+        for op in [plain, large, free] {
+            let (found, after) = Op::unpack(rest, 1000).unwrap();
+            assert_eq!(found, op);
+            rest = after;
+        }
+        assert!(Op::unpack(rest, 1000).is_none());
+    }
 }

@@ -1,6 +1,7 @@
 //! `flagstone trace import`: other tools' recordings as traces. The reading is `flagstone-import`'s.
 
 use crate::exit::{Failure, Outcome};
+use crate::outfile;
 use flagstone_import::{Error, Options};
 use std::fs::File;
 use std::io::{self, Seek};
@@ -63,7 +64,7 @@ fn input(file: &Path) -> io::Result<File> {
     if file.as_os_str() != "-" {
         return File::open(file);
     }
-    let mut spool = tempfile::tempfile()?;
+    let mut spool = outfile::spool()?;
     io::copy(&mut io::stdin().lock(), &mut spool)?;
     spool.rewind()?;
     Ok(spool)
