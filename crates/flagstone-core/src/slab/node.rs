@@ -36,22 +36,22 @@ pub enum End {
     Tail,
 }
 
-/// A cache's structures on one node.
+/// A cache's structures on one node, in this order: [`Node::address`] names the barn's line.
 #[derive(Debug)]
-#[repr(align(64))]
+#[repr(C, align(64))]
 pub struct Node {
+    /// Full and empty sheaves.
+    pub barn: Barn,
     list: Lock<PartialList>,
     nr_partial: AtomicU32,
-    /// Slabs that wait for a holder of the lock (`lists.rs`).
-    pub(super) orphans: PageStack,
     /// Slabs of the cache on this node, full ones included.
     pub slabs: AtomicU32,
+    /// Slabs that wait for a holder of the lock (`lists.rs`).
+    pub(super) orphans: PageStack,
     /// Visits of the list by frees.
     pub flushes: AtomicU64,
     /// The same when the barn's limit last grew.
     pub flushes_seen: AtomicU64,
-    /// Full and empty sheaves.
-    pub barn: Barn,
 }
 
 impl Node {
@@ -103,7 +103,7 @@ impl Node {
         self.nr_partial() == 0 && !self.has_orphans()
     }
 
-    /// The address of the lock's line, for the seam's `touch`.
+    /// The address of the structure's first line, for the seam's `touch`.
     #[inline]
     #[must_use]
     pub fn address(&self) -> *const u8 {
