@@ -224,6 +224,7 @@ fn the_answer_comes_first_and_its_figures_add_up() {
             .unwrap_or_else(|| panic!("{what}: {shown}"))
     };
     assert!(at("At its peak") < at("Where its memory was"));
+    assert!(at("Little is fragmentation (") < at("Where its memory was"));
     let shares = document["answer"]["at_peak"].as_object().expect("shares");
     let total: u64 = shares.values().filter_map(Value::as_u64).sum();
     assert_eq!(total as f64, sum(&document["ledger_at_peak"]));
@@ -239,6 +240,103 @@ fn the_answer_comes_first_and_its_figures_add_up() {
                 .len()
         );
     }
+}
+
+#[test]
+fn what_is_proposed_is_tried_in_turns_while_the_command_speaks_once() {
+    let Some(python) = installed("python3") else {
+        return;
+    };
+    let python = python.to_str().expect("text");
+    let program = "x = [str(i) * 3 for i in range(300000)]; print('once')";
+    let shown = text(&run(&["--", python, "-c", program]).stderr);
+    assert!(shown.contains("`flagstone run --try`"), "{shown}");
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("run.json");
+    let output = flagstone()
+        .arg("--try")
+        .arg(format!("--json={}", file.display()))
+        .args(["--", python, "-c", program])
+        .env_remove("PYTHONMALLOC")
+        .output()
+        .expect("started");
+    let shown = text(&output.stderr);
+    assert_eq!(text(&output.stdout), "once\n", "{shown}");
+    assert!(shown.contains("    seen  at its end "), "{shown}");
+    assert!(!shown.contains("`flagstone run --try`"), "{shown}");
+    let bytes = std::fs::read(&file).expect("written");
+    let document: Value = serde_json::from_slice(&bytes).expect("one document");
+    let tried = document["try"].as_array().expect("changes");
+    let python = tried.iter().find(|one| one["rule"] == "python-malloc");
+    let seen = &python.expect("it has arenas")["measured"];
+    assert_eq!(
+        (&seen["runs"], &seen["failed_runs"]),
+        (&3.into(), &0.into())
+    );
+    let peak = |name: &str| seen[name].as_u64().expect("bytes");
+    assert!(peak("peak_bytes") > 10 << 20 && peak("peak_bytes_before") > 10 << 20);
+}
+
+/// Leaves one block in ten of a cache, here and there.
+const SCATTER: &str = "#include <stdlib.h>\n#include <string.h>\nint main(void) {\n\
+    enum { N = 200000 };\n static char *at[N];\n\
+    for (int i = 0; i < N; i++) memset(at[i] = malloc(200), 1, 200);\n srand(1);\n\
+    for (int i = 0; i < N; i++) if (rand() % 10) free(at[i]);\n return 0;\n}\n";
+
+#[test]
+fn fragmentation_is_answered_with_what_helps_under_each_policy() {
+    let Some(compiler) = installed("gcc") else {
+        return;
+    };
+    let directory = tempfile::tempdir().expect("a directory");
+    let source = directory.path().join("scatter.c");
+    std::fs::write(&source, SCATTER).expect("written");
+    let program = directory.path().join("scatter");
+    let built = Command::new(compiler)
+        .args(["-O1", "-o"])
+        .args([&program, &source])
+        .status();
+    assert!(built.expect("a compiler").success());
+    let ran = |arguments: &[&str]| {
+        let output = flagstone()
+            .args(arguments)
+            .args(["--json", "-", "--quiet", "--"])
+            .arg(&program)
+            .output()
+            .expect("started");
+        serde_json::from_slice::<Value>(&output.stdout).expect("one document")
+    };
+    let rule = |tries: &[Value], name: &str| tries.iter().find(|one| one["rule"] == name).cloned();
+    let tries = |document: &Value| document["try"].as_array().expect("changes").clone();
+    let document = ran(&[]);
+    let answer = document["answer"]["text"].as_str().expect("words");
+    assert!(answer.contains("Fragmentation took "), "{answer}");
+    let own = tries(&document);
+    let apart = rule(&own, "lifetimes-apart").expect("fragmented");
+    let why = apart["because"].as_str().expect("words");
+    assert!(why.contains("would hold them"), "{why}");
+    assert!(!own.iter().any(|one| {
+        one["change"]
+            .as_str()
+            .is_some_and(|change| change.contains("slab_max_order"))
+    }));
+    let kernels = tries(&ran(&["--policy", "linux-6.12", "--try"]));
+    let policy = rule(&kernels, "own-policy").expect("fragmented");
+    let bytes = |name: &str| policy["measured"][name].as_u64().expect("bytes");
+    assert!(bytes("end_bytes") < bytes("end_bytes_before"), "{policy}");
+    let set = [
+        "--set",
+        "retain_bytes_min=1M",
+        "--set",
+        "retain_share=0",
+        "--set",
+        "pcp_bytes_max=256K",
+    ];
+    assert_eq!(
+        rule(&tries(&ran(&set)), "fewer-free-pages"),
+        None,
+        "it is set"
+    );
 }
 
 #[test]

@@ -5,10 +5,12 @@
 //!   Shares       ─► sentence          Shares, caches, mappings ─► Try, largest gain first
 //! ```
 //!
-//! Gains are computed from this run's ledger and are upper bounds; `run --compare` measures them.
+//! Gains are computed from this run's ledger and are upper bounds; `run --try` measures them (`trial`).
 
 use super::document::Outcome;
-use super::reports::{Kind, LedgerLine, Report};
+use super::reports::{Cache, Kind, LedgerLine, Report};
+use super::runtimes::RUNTIMES;
+use super::trial::{Apply, Measured};
 use crate::terminal::{percent, size};
 use flagstone_core::stats::Line;
 use serde::Serialize;
@@ -109,10 +111,18 @@ impl Shares {
 /// The sentence about a process: its peak, and its end where most of that is not the program's.
 pub fn sentence(report: &Report) -> String {
     let peak = Shares::of(&report.peak.ledger);
-    let mut text = format!("At its peak ({}) {}.", size(peak.total()), peak.words());
     let seen = report.peak_bytes();
-    if seen > peak.total() + peak.total() / 20 + WORTH_BYTES {
-        text.push_str(&format!(" Between two samples it reached {}.", size(seen)));
+    let missed = seen > peak.total() + peak.total() / 20 + WORTH_BYTES;
+    let when = match missed {
+        true => "In its largest sample",
+        false => "At its peak",
+    };
+    let mut text = format!("{when} ({}) {}.", size(peak.total()), peak.words());
+    if missed {
+        text.push_str(&format!(
+            " Its peak, {}, lay between two samples.",
+            size(seen)
+        ));
     }
     let end = Shares::of(&report.ledger);
     let idle = end.fragmented_bytes + end.cached_bytes;
@@ -124,14 +134,31 @@ pub fn sentence(report: &Report) -> String {
         };
         text.push_str(&format!(" {when} ({}) {}.", size(end.total()), end.words()));
     }
+    text.push_str(&fragmentation(&peak, &end, report.at_exit));
     if let Some(bounds) = report.bounds.sentence() {
         text.push_str(&format!(" {bounds}"));
     }
     text
 }
 
+/// Whether it is fragmentation, which is what people ask first: where it was the larger part, at the peak or later.
+fn fragmentation(peak: &Shares, end: &Shares, at_exit: bool) -> String {
+    let part = |shares: &Shares| shares.fragmented_bytes as f64 / shares.total().max(1) as f64;
+    let (shares, when) = match part(end) > part(peak) {
+        true if at_exit => (end, "at its end"),
+        true => (end, "at its last sample"),
+        false => (peak, "at its peak"),
+    };
+    let (lost, whole) = (shares.fragmented_bytes, shares.total());
+    let part = percent(lost, whole);
+    match worth(lost, whole) {
+        true => format!(" Fragmentation took {} of it {when}, {part}.", size(lost)),
+        false => format!(" Little is fragmentation ({}, {part} {when}).", size(lost)),
+    }
+}
+
 /// A change worth trying.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Try {
     /// Stable name of the rule.
     pub rule: &'static str,
@@ -145,67 +172,22 @@ pub struct Try {
     pub gain_bytes: Option<u64>,
     /// What it costs.
     pub cost: String,
+    /// How it is made from outside.
+    #[serde(skip)]
+    pub apply: Apply,
+    /// What it brought, where it was tried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub measured: Option<Measured>,
 }
-
-/// A runtime with a heap of its own, which the ledger sees as anonymous mappings.
-struct Runtime {
-    rule: &'static str,
-    /// How names of its programs begin.
-    programs: &'static [&'static str],
-    /// Set already if this variable is.
-    variable: &'static str,
-    change: &'static str,
-    what: &'static str,
-    gain: &'static str,
-    cost: &'static str,
-}
-
-const RUNTIMES: [Runtime; 4] = [
-    Runtime {
-        rule: "python-malloc",
-        programs: &["python", "pypy", "gunicorn", "uwsgi", "celery", "uvicorn"],
-        variable: "PYTHONMALLOC",
-        change: "PYTHONMALLOC=malloc",
-        what: "Python keeps small objects in arenas that it maps itself",
-        gain: "moves into the ledger, and freed objects are given back",
-        cost: "each small object is a call of malloc: some per cent more time",
-    },
-    Runtime {
-        rule: "php-malloc",
-        programs: &["php"],
-        variable: "USE_ZEND_ALLOC",
-        change: "USE_ZEND_ALLOC=0",
-        what: "PHP keeps its values in chunks that it maps itself",
-        gain: "moves into the ledger, and freed values are given back",
-        cost: "PHP no longer drops a request's memory at once: more time; memory_limit is not kept",
-    },
-    Runtime {
-        rule: "node-heap",
-        programs: &["node", "nodejs"],
-        variable: "NODE_OPTIONS",
-        change: "node --max-old-space-size=MIB",
-        what: "V8 keeps JavaScript objects in a heap that it maps itself",
-        gain: "is bounded by it; process.memoryUsage() tells its parts",
-        cost: "more garbage collections; the program ends if the bound is too low",
-    },
-    Runtime {
-        rule: "java-heap",
-        programs: &["java"],
-        variable: "JAVA_TOOL_OPTIONS",
-        change: "java -Xmx… -XX:NativeMemoryTracking=summary",
-        what: "the JVM keeps objects, code and metadata in mappings of its own",
-        gain: "is bounded by -Xmx; jcmd PID VM.native_memory tells its parts",
-        cost: "more garbage collections; tracking costs 5 to 10 % of time",
-    },
-];
 
 /// What to try for this run, largest gain first; `all` says that every process is shown already.
 pub fn tries(main: &Report, outcome: &Outcome, set: impl Fn(&str) -> bool) -> Vec<Try> {
     let mut found = Vec::new();
     found.extend(runtime(main, set));
     found.extend(cached(main));
-    found.extend(fragmented(main));
+    found.extend(fragmented(main, &outcome.policy));
     found.extend(rounded(main));
+    found.retain(|one| !one.apply.is_in(&outcome.policy));
     found.sort_by_key(|one: &Try| std::cmp::Reverse(one.gain_bytes));
     found.extend(every_process(main, outcome));
     found
@@ -235,6 +217,11 @@ fn runtime(main: &Report, set: impl Fn(&str) -> bool) -> Option<Try> {
         gain: format!("up to {} {}", size(anonymous), runtime.gain),
         gain_bytes: Some(anonymous),
         cost: runtime.cost.to_owned(),
+        apply: Apply {
+            variable: runtime.value.map(|value| (runtime.variable, value)),
+            ..Apply::default()
+        },
+        measured: None,
     })
 }
 
@@ -273,11 +260,17 @@ fn cached(main: &Report) -> Option<Try> {
             gain: format!("at most {} less", size(objects)),
             gain_bytes: Some(objects),
             cost: "more refills, each with a lock of the node".to_owned(),
+            apply: Apply {
+                set: &["sheaf_capacity=16"],
+                ..Apply::default()
+            },
+            measured: None,
         });
     }
     worth(pages, total).then(|| Try {
         rule: "fewer-free-pages",
-        change: "--set retain_bytes_min=1M --set retain_share=0".to_owned(),
+        change: "--set retain_bytes_min=1M --set retain_share=0 --set pcp_bytes_max=256K"
+            .to_owned(),
         because: format!(
             "{} of free pages are kept for the next request",
             size(pages)
@@ -285,32 +278,67 @@ fn cached(main: &Report) -> Option<Try> {
         gain: format!("at most {} less", size(pages)),
         gain_bytes: Some(pages),
         cost: "memory that is needed again is asked of the system again: page faults".to_owned(),
+        apply: Apply {
+            set: &[
+                "retain_bytes_min=1M",
+                "retain_share=0",
+                "pcp_bytes_max=256K",
+            ],
+            ..Apply::default()
+        },
+        measured: None,
     })
 }
 
-fn fragmented(main: &Report) -> Option<Try> {
+/// Smaller slabs are no answer under our own policy: it gives back the free pages inside a slab already.
+fn fragmented(main: &Report, policy: &str) -> Option<Try> {
     let lost = bytes(&main.ledger, Line::PartialSlabs);
-    let cache = main.caches.iter().max_by_key(|cache| {
-        // Free objects that are neither cached nor in empty or pinned slabs.
-        cache.free_in_slabs * cache.size - cache.pinned_bytes.min(cache.free_in_slabs * cache.size)
-    })?;
+    // Free objects that are neither cached nor in empty or pinned slabs.
+    let free =
+        |cache: &&Cache| (cache.free_in_slabs * cache.size).saturating_sub(cache.pinned_bytes);
+    let cache = main.caches.iter().max_by_key(free)?;
     if !worth(lost, Shares::of(&main.ledger).total()) {
         return None;
     }
-    Some(Try {
-        rule: "smaller-slabs",
-        change: "--set slab_max_order=0".to_owned(),
-        because: format!(
-            "{} is free between objects in use, most in {}: {} in use in {} slabs of {}",
-            size(lost),
-            cache.name,
-            cache.active,
-            cache.slabs,
-            size(cache.pages * main.pages.page_bytes)
-        ),
-        gain: format!("at most {} less: a smaller slab empties sooner", size(lost)),
-        gain_bytes: Some(lost),
-        cost: "list and zone locks are taken more often".to_owned(),
+    let because = format!(
+        "{} is free between objects in use, most in {}: {} in use in {} slabs, where {} would hold them",
+        size(lost),
+        cache.name,
+        cache.active,
+        cache.slabs,
+        cache.active.div_ceil(cache.objects_per_slab.max(1))
+    );
+    let own = policy.split([' ', '+']).next() == Some("flagstone");
+    Some(if own {
+        Try {
+            rule: "lifetimes-apart",
+            change: "in the program: what stays and what goes in blocks of their own".to_owned(),
+            because,
+            gain: format!("at most {} less, if what stays lies together", size(lost)),
+            gain_bytes: Some(lost),
+            cost: "a change of the program: an arena, a typed cache (flagstone.h), or a copy of what stays; \
+                   `flagstone run --profile F` names the places"
+                .to_owned(),
+            apply: Apply::default(),
+            measured: None,
+        }
+    } else {
+        Try {
+            rule: "own-policy",
+            change: "--policy flagstone".to_owned(),
+            because,
+            gain: format!(
+                "a part of {}: pages inside slabs on which nothing lives go back",
+                size(lost)
+            ),
+            gain_bytes: Some(lost),
+            cost: "these are no longer the kernel's rules".to_owned(),
+            apply: Apply {
+                policy: Some("flagstone"),
+                ..Apply::default()
+            },
+            measured: None,
+        }
     })
 }
 
@@ -338,6 +366,8 @@ fn rounded(main: &Report) -> Option<Try> {
         gain: format!("at most {} less ({} of the peak)", size(lost), percent(lost, main.peak.rss_bytes)),
         gain_bytes: Some(lost),
         cost: "a change of the program".to_owned(),
+        apply: Apply::default(),
+        measured: None,
     })
 }
 
@@ -355,5 +385,7 @@ fn every_process(main: &Report, outcome: &Outcome) -> Option<Try> {
         gain: "a ledger of every process".to_owned(),
         gain_bytes: None,
         cost: "about 2 ms for each fork".to_owned(),
+        apply: Apply::default(),
+        measured: None,
     })
 }

@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::SeqCst};
 use std::time::Instant;
 
@@ -31,6 +31,8 @@ pub enum Output {
     Own,
     /// To standard error: ours is taken by a document.
     Error,
+    /// Nowhere, nor its standard error, and its input is empty: it only runs to be measured.
+    Nowhere,
 }
 
 /// A child that ended.
@@ -73,6 +75,12 @@ impl Ended {
         }
     }
 
+    /// Whether somebody ended it from outside.
+    pub fn was_interrupted(&self) -> bool {
+        let by = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
+        self.signal().is_some_and(|signal| by.contains(&signal))
+    }
+
     /// The signal that ended the child.
     pub fn signal(&self) -> Option<i32> {
         libc::WIFSIGNALED(self.status).then(|| libc::WTERMSIG(self.status))
@@ -96,6 +104,10 @@ pub fn run(start: &Start<'_>) -> Result<Ended, NotStarted> {
     if start.output == Output::Error {
         let error = io::stderr().as_fd().try_clone_to_owned();
         command.stdout(error.map_err(|error| not_started(start, &error))?);
+    }
+    if start.output == Output::Nowhere {
+        command.stdin(Stdio::null());
+        command.stdout(Stdio::null()).stderr(Stdio::null());
     }
     let own_rss_kib = own_rss_kib();
     forward_signals();

@@ -7,6 +7,7 @@ use super::answer::{Shares, Try};
 use super::document::{Outcome, Process, State};
 use super::reports::Cache;
 use super::timeline::{Sampled, Timeline};
+use super::trial::Measured;
 use crate::html::chart::{COLOURS, drawing, look};
 use crate::html::{close, header_ends, open};
 use crate::terminal::{size, whole_percent};
@@ -97,9 +98,13 @@ fn tries(tries: &[Try]) -> Markup {
         @if !tries.is_empty() {
             section id="try" {
                 h2 { "Try" }
-                p class="note" { "Gains are upper bounds, computed from this run." }
-                (table("What to try", &["change", "why", "gain", "cost"], tries.iter().map(|one| {
-                    [&one.change, &one.because, &one.gain, &one.cost].map(|text| Cell::Words(text.clone()))
+                p class="note" {
+                    "Gains are upper bounds, computed from this run; "
+                    code { "flagstone run --try" } " measures those of settings."
+                }
+                (table("What to try", &["change", "why", "gain", "cost", "seen"], tries.iter().map(|one| {
+                    let seen = one.measured.as_ref().map_or("not tried".to_owned(), Measured::words);
+                    [&one.change, &one.because, &one.gain, &one.cost, &seen].map(|text| Cell::Words(text.clone()))
                 })))
             }
         }

@@ -2,6 +2,8 @@
 //!
 //! ```text
 //!   answer     where the memory was in one sentence, and what to try
+//!   runtimes   those with a heap of their own
+//!   trial      --try: what those changes bring, measured
 //!   timeline   resident size and ledgers over time
 //!   settings   --policy and --set, checked, as variables the library reads
 //!   program    what CMD is: found, executable, something a library can be put into
@@ -18,8 +20,10 @@ mod document;
 mod html;
 pub(super) mod program;
 pub(crate) mod reports;
+mod runtimes;
 mod settings;
 pub(super) mod timeline;
+mod trial;
 pub(crate) mod view;
 
 use super::profile;
@@ -44,6 +48,7 @@ use std::process::ExitCode;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   flagstone run -- python3 -c 'print(sum(range(10**6)))'
+  flagstone run --try -- ruby report.rb
   flagstone run --html memory.html -- python3 service.py
   flagstone run --profile heap.pb.gz -- python3 service.py
   flagstone run --all -- gunicorn app:main
@@ -70,10 +75,14 @@ pub struct Args {
     /// Show every process that the command starts, with a ledger each
     #[arg(long)]
     all: bool,
+    /// Run the command again with each setting that the answer proposes, and show what it brings:
+    /// three runs each, in turns, without input and output
+    #[arg(long = "try")]
+    trial: bool,
     /// Run the command on several allocators in turns and show one table: glibc, allocators that
     /// bench --list finds, libraries by path, policies with any :key=value; its output is dropped
     #[arg(long, value_name = "A,B", value_delimiter = ',', num_args = 1,
-          conflicts_with_all = ["policy", "set", "all", "quiet", "html", "profile"])]
+          conflicts_with_all = ["policy", "set", "all", "quiet", "html", "profile", "trial"])]
     compare: Vec<String>,
     /// Runs on each allocator, with --compare
     #[arg(long, value_name = "N", default_value_t = 7, requires = "compare",
@@ -159,7 +168,17 @@ pub fn run(args: &Args) -> Outcome {
         true => document::Detail::EveryProcess,
         false => document::Detail::Command,
     };
-    let outcome = document::Outcome::of(&args.command, &settings, (&ended, &found), detail);
+    let mut outcome = document::Outcome::of(&args.command, &settings, (&ended, &found), detail);
+    if args.trial && !ended.was_interrupted() {
+        let subject = trial::Subject {
+            program: &program,
+            command: &args.command,
+            policy: args.policy.as_deref(),
+            set: &args.set,
+            exit: ended.code(),
+        };
+        trial::measure(&subject, &mut outcome.tries)?;
+    }
     if let Some(file) = args.json.path() {
         outfile::write_json("run: --json", file, &outcome)?;
     }

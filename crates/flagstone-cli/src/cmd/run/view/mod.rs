@@ -108,6 +108,18 @@ fn tries(out: &mut String, tries: &[Try], screen: Screen) {
         ] {
             out.push_str(&wrap(&format!("    {label}  {text}"), screen.width, 10));
         }
+        if let Some(seen) = &one.measured {
+            let text = format!("    seen  {}", seen.words());
+            out.push_str(&wrap(&text, screen.width, 10));
+        }
+    }
+    if tries
+        .iter()
+        .any(|one| one.apply.is_any() && one.measured.is_none())
+    {
+        let note = "Gains are upper bounds, computed from the ledger below; `flagstone run --try` runs the \
+                    command again with each setting and shows what it brings.";
+        out.push_str(&wrap(note, screen.width, 0));
     }
     out.push('\n');
 }

@@ -4,6 +4,7 @@ use crate::cmd::run::answer::Shares;
 use crate::cmd::run::document::{Answer, Entry, NotResident};
 use crate::cmd::run::reports::{Bounds, Cache, Kind, Pages};
 use crate::cmd::run::timeline::Timeline;
+use crate::cmd::run::trial::Apply;
 use flagstone_core::stats::Line;
 
 fn entries(bytes: u64) -> Vec<Entry> {
@@ -69,6 +70,8 @@ fn outcome() -> Outcome {
             gain: "at most 900.0 MiB less".into(),
             gain_bytes: Some(1),
             cost: "more refills".into(),
+            apply: Apply::default(),
+            measured: None,
         }],
         policy: "flagstone".into(),
         at_exit: true,
