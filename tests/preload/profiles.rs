@@ -1,7 +1,9 @@
 //! Heap profiles of programs that do their worst: nothing hangs, nothing breaks, and a file is left.
 
 use crate::SCRATCH;
-use flagstone_tests::{LIMIT, compile_with, is_flagstone, other_library, preloaded, succeed};
+use flagstone_tests::{
+    LIMIT, compile_with, is_flagstone, library, need, other_library, preloaded, succeed, without,
+};
 use std::process::Command;
 
 fn profiled(mut command: Command, folder: &tempfile::TempDir, interval: &str) -> Command {
@@ -21,6 +23,41 @@ fn head(folder: &tempfile::TempDir) -> Vec<u64> {
 }
 
 const SAMPLES: usize = 6;
+
+/// libbcc, and so bpftrace, computes a semaphore's place in the file from the section `.probes` and no other.
+#[test]
+fn semaphores_of_the_static_probes_lie_where_tracers_look() {
+    if !is_flagstone() {
+        return other_library();
+    }
+    let Some(readelf) = need("readelf", "binutils") else {
+        return;
+    };
+    let shown = |what: &str| succeed(without(&readelf).arg(what).arg(library()), LIMIT).stdout;
+    let hex = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).expect("hex");
+    let sections = shown("-SW");
+    let line = sections.lines().find(|line| line.contains(" .probes "));
+    let words: Vec<&str> = line.expect("the section").split_whitespace().collect();
+    let at = words
+        .iter()
+        .position(|word| *word == ".probes")
+        .expect("it")
+        + 2;
+    let (start, bytes) = (hex(words[at]), hex(words[at + 2]));
+    let notes = shown("-n");
+    let semaphores: Vec<u64> = notes
+        .lines()
+        .filter_map(|line| line.split_once("Semaphore: "))
+        .map(|(_, address)| hex(address.trim()))
+        .collect();
+    assert!(semaphores.len() >= 2, "{notes}");
+    for semaphore in semaphores {
+        assert!(
+            (start..start + bytes).contains(&semaphore),
+            "{semaphore:#x} {sections}"
+        );
+    }
+}
 
 /// A sample at every other allocation, threads, a handler that allocates, a library that comes and goes, and ten
 /// thousand forks.

@@ -24,7 +24,7 @@ const fn version() -> [u8; 16] {
 
 /// This process's. Not zero from the start, so that it lies in the file.
 #[used]
-#[unsafe(link_section = ".data.flagstone_seen")]
+#[unsafe(link_section = ".probes")]
 static BEACON: Beacon = Beacon {
     magic: MAGIC,
     version: version(),

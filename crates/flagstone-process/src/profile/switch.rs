@@ -44,9 +44,9 @@ pub struct Switch {
 
 const _: () = assert!(size_of::<Switch>() == 64, "a line");
 
-/// This process's. In the file, since tracers find their semaphores there. Beside the beacon, whose page is written to at the start: every slow path looks here, and must not make another page resident.
+/// This process's. In the file, and in the section of that name, since tracers (bpftrace, perf) find their semaphores there. Beside the beacon, whose page is written to at the start: every slow path looks here, and must not make another page resident.
 #[used]
-#[unsafe(link_section = ".data.flagstone_seen")]
+#[unsafe(link_section = ".probes")]
 pub static SWITCH: Switch = Switch {
     wanted: AtomicU64::new(0),
     now: AtomicU64::new(0),
