@@ -46,7 +46,7 @@ pub struct Allowance {
 impl Allowance {
     /// An allowance without debts.
     #[must_use]
-    pub const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self {
             percent: AtomicU64::new(PERCENT),
             paid: AtomicU64::new(0),
