@@ -491,7 +491,7 @@ mod tests {
             ),
             (
                 "policy = [\"7.0\",\n \"flagstoen\"]",
-                "line 4: did you mean 'flagstone'?",
+                "line 4: unknown policy 'flagstoen'; did you mean 'flagstone'?",
             ),
             (
                 "[knobs]\nsheaf_capcity = 3",
