@@ -332,6 +332,48 @@ fn a_block_that_three_threads_use_is_used_in_their_order() {
     assert_eq!(document["rows"][0]["refused"], 0);
 }
 
+#[test]
+fn threads_that_begin_after_others_have_ended_are_replayed_at_every_pace() {
+    use flagstone_trace::{Event, Request};
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ends.fst");
+    let mut writer = writer(&file);
+    let mut time = 0;
+    // The first thread ends too; each begins just after the one before it has ended.
+    for stream in 1..=20 {
+        let address = 0x1000 * u64::from(stream);
+        let request = Request {
+            size: 100_000,
+            ..Request::default()
+        };
+        let touched = Event::Extent {
+            address,
+            bytes: 8192,
+        };
+        for event in [
+            Event::Alloc { address, request },
+            touched,
+            Event::Free { address },
+            Event::Exit,
+        ] {
+            time += 1000;
+            writer.event(id(stream), 1, time, &event).unwrap();
+        }
+    }
+    writer.finish().unwrap();
+    for pace in ["fast", "together", "real"] {
+        let output = Command::new("timeout")
+            .args(["60", PLAN[0], "replay", lossless(&file), "--runs", "1"])
+            .args(["--pace", pace, "--json=-"])
+            .output()
+            .expect("timeout");
+        assert!(output.status.success(), "{pace}: {}", text(&output.stderr));
+        let document: Value = serde_json::from_slice(&output.stdout).expect("a document");
+        assert_eq!(document["pace"], pace);
+        assert_eq!(document["threads"], 20);
+    }
+}
+
 /// A thread that makes and frees a small block so many times.
 fn pairs(file: &Path, count: u64) {
     let mut writer = writer(file);

@@ -9,11 +9,11 @@
 //! Both are memory of the allocator alone, counted page by page in the same way (`flagstone_trace::resident`).
 //! The axis is progress: the share of the operations done, which does not depend on speed.
 
-use super::Args;
 use super::compile::{self, Compiled};
 use super::figures::Figure;
 use super::measure::{self, Run};
 use super::view::mib;
+use super::{Args, Pace};
 use crate::cmd::bench::{Allocator, FLAGSTONE};
 use crate::exit::{Failure, Outcome};
 use crate::terminal::unpadded;
@@ -71,6 +71,7 @@ struct Pair {
 /// A finding if the command or a replay fails.
 pub fn run(
     args: &Args,
+    pace: Pace,
     recorded: &Trace,
     compiled: &Compiled,
     allocators: &[Allocator],
@@ -85,7 +86,7 @@ pub fn run(
         for (allocator, pairs) in allocators.iter().zip(&mut pairs) {
             let named = |why: String| finding(format!("{}: {why}", allocator.name));
             let own = program(args, allocator).map_err(named)?;
-            let run = measure::play(compiled, allocator, args.pace).map_err(named)?;
+            let run = measure::play(compiled, allocator, pace).map_err(named)?;
             pairs.push(pair(&own, &run, compiled).map_err(named)?);
             bar.inc(1);
         }

@@ -17,7 +17,7 @@ use super::segments::{At, Segments};
 use crate::outfile;
 use flagstone_trace::index::StreamId;
 use flagstone_trace::{Error, Event, Request, Trace};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -35,6 +35,13 @@ const CURVE: u64 = 1000;
 
 /// Samples of a run, some. A look takes a fifth of a millisecond and more.
 const SAMPLES: u64 = 500;
+
+/// With `--pace together` streams are so to this part of the trace's time. Why: it is what a curve over the
+/// operations shows; closer means more waiting.
+const WINDOWS: u64 = 1000;
+
+/// They need not be nearer: a thread's turn on a busy processor takes longer.
+const WINDOW_NS_MIN: u64 = 100_000;
 
 /// A compiled trace.
 pub struct Compiled {
@@ -141,7 +148,10 @@ pub fn compile(trace: &Trace, process: Option<u32>) -> Result<Compiled, Why> {
             let zero = *zero.get_or_insert(time);
             work.event(trace.ns(time - zero) as u64, stream, &event)?;
         } else if time < until(stream)
-            && !matches!(event, Event::Resident { .. } | Event::Trim { .. })
+            && !matches!(
+                event,
+                Event::Resident { .. } | Event::Trim { .. } | Event::Exit
+            )
         {
             work.event(0, first, &event)?;
         }
@@ -214,6 +224,10 @@ struct Work {
     progress: Vec<(u64, u64)>,
     progress_every: u64,
     touches: u64,
+    /// Streams whose threads have ended.
+    over: HashSet<usize>,
+    /// The last event's time.
+    last_ns: u64,
     own: Vec<Own>,
 }
 
@@ -236,13 +250,23 @@ impl Work {
             progress: Vec::new(),
             progress_every: 1,
             touches: 0,
+            over: HashSet::new(),
+            last_ns: 0,
             own: Vec::new(),
         })
     }
 
     fn event(&mut self, ns: u64, id: StreamId, event: &Event) -> Result<(), Why> {
         let stream = self.stream(ns, id)?;
-        self.before = stream;
+        if !matches!(event, Event::Exit) {
+            self.before = stream;
+        } else if self.before == stream {
+            // An ended thread starts no other.
+            self.before = (0..self.numbers.len())
+                .find(|one| *one != stream && !self.over.contains(one))
+                .unwrap_or(stream);
+        }
+        self.last_ns = self.last_ns.max(ns);
         match *event {
             Event::Alloc { address: 0, .. } | Event::Realloc { new: 0, .. } => {}
             Event::Alloc { address, request } => self.alloc(ns, stream, address, &request)?,
@@ -261,7 +285,16 @@ impl Work {
                 self.push(stream, op)?;
             }
             Event::Resident { heap, other } => self.own.push(Own { ns, heap, other }),
-            Event::Extent { address, bytes } => self.extent(ns, address, bytes)?,
+            Event::Extent { address, bytes } => self.extent(ns, stream, address, bytes)?,
+            Event::Exit => {
+                self.over.insert(stream);
+                let op = Op {
+                    ns,
+                    kind: kind::EXIT,
+                    ..Op::default()
+                };
+                self.push(stream, op)?;
+            }
             _ => {}
         }
         Ok(())
@@ -269,7 +302,7 @@ impl Work {
 
     /// A look at a large block that lives: the first says how far the operation that made it touches it,
     /// later ones touch it further.
-    fn extent(&mut self, ns: u64, address: u64, bytes: u64) -> Result<(), Why> {
+    fn extent(&mut self, ns: u64, stream: usize, address: u64, bytes: u64) -> Result<(), Why> {
         let Some(live) = self.live.get_mut(&address) else {
             return Ok(());
         };
@@ -278,12 +311,12 @@ impl Work {
         let live = *live;
         match before {
             None => self.learn(live, Some(bytes)),
-            Some(before) if bytes > before => self.touch(ns, live, bytes),
+            Some(before) if bytes > before => self.touch(ns, stream, live, bytes),
             Some(_) => Ok(()),
         }
     }
 
-    fn touch(&mut self, ns: u64, live: Live, bytes: u64) -> Result<(), Why> {
+    fn touch(&mut self, ns: u64, stream: usize, live: Live, bytes: u64) -> Result<(), Why> {
         self.touches += 1;
         let op = Op {
             ns,
@@ -293,15 +326,21 @@ impl Work {
             kind: kind::TOUCH,
             ..Op::default()
         };
-        self.push(live.made.stream, op).map(drop)
+        self.push(stream, op).map(drop)
     }
 
     /// A block's end: what was found then, beside what was known.
-    fn ended(&mut self, ns: u64, live: Live, touched: Option<u64>) -> Result<(), Why> {
+    fn ended(
+        &mut self,
+        ns: u64,
+        stream: usize,
+        live: Live,
+        touched: Option<u64>,
+    ) -> Result<(), Why> {
         match (live.extent, touched) {
             (None, touched) => self.learn(live, touched),
             (Some(before), Some(bytes)) if bytes.min(live.size) > before => {
-                self.touch(ns, live, bytes.min(live.size))
+                self.touch(ns, stream, live, bytes.min(live.size))
             }
             _ => Ok(()),
         }
@@ -315,8 +354,14 @@ impl Work {
         let number = self.segments.stream();
         self.numbers.insert(id, number);
         if number > 0 {
+            let ended = match self.over.contains(&self.before) {
+                true => 0,
+                false => self.over.len() as u64,
+            };
             let op = Op {
                 ns,
+                size: ended,
+                touch: ended,
                 slot: number as u32,
                 kind: kind::SPAWN,
                 ..Op::default()
@@ -380,7 +425,7 @@ impl Work {
             self.unknown += 1;
             return Ok(());
         };
-        self.ended(ns, live, touched)?;
+        self.ended(ns, stream, live, touched)?;
         let op = Op {
             ns,
             slot: live.slot,
@@ -412,7 +457,7 @@ impl Work {
             };
             return self.alloc(ns, stream, new, &request);
         };
-        self.ended(ns, live, touched)?;
+        self.ended(ns, stream, live, touched)?;
         let op = Op {
             ns,
             size,
@@ -482,6 +527,7 @@ impl Work {
             slots: u64::from(self.slots),
             ops: self.ops,
             touches: self.touches,
+            window_ns: (self.last_ns / WINDOWS).max(WINDOW_NS_MIN),
             sample_every: (self.ops / SAMPLES).max(64),
             ..tables
         };
@@ -503,7 +549,7 @@ impl Work {
 }
 
 /// The head's words, in order.
-pub fn head_words(head: &Head) -> [u64; 17] {
+pub fn head_words(head: &Head) -> [u64; 18] {
     [
         head.bytes,
         head.streams,
@@ -516,6 +562,7 @@ pub fn head_words(head: &Head) -> [u64; 17] {
         head.ops,
         head.sample_every,
         head.touches,
+        head.window_ns,
         head.samples,
         head.run_ns,
         head.base_bytes,

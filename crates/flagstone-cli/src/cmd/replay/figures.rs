@@ -110,10 +110,7 @@ impl Document {
             command: trace.header().command.clone(),
             recorded_on: trace.header().machine.clone(),
             process: compiled.process,
-            pace: match pace {
-                Pace::Fast => "fast",
-                Pace::Real => "real",
-            },
+            pace: pace.name(),
             operations: compiled.head.ops,
             threads: compiled.head.streams,
             trace_s: compiled.live.last().map_or(0, |last| last.0) as f64 / 1e9,

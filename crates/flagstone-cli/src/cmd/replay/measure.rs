@@ -60,10 +60,7 @@ pub fn play_with(
     let program = std::env::current_exe().map_err(io)?;
     let mut command = command_on(program, allocator);
     command.args(["replay", PLAYER]).arg(compiled.path());
-    command.arg(match pace {
-        Pace::Fast => "fast",
-        Pace::Real => "real",
-    });
+    command.arg(pace.name());
     if !conf.is_empty() {
         command.env("FLAGSTONE_CONF", conf);
     }
@@ -91,19 +88,19 @@ pub fn play_with(
 }
 
 fn read_head(compiled: &Compiled) -> std::io::Result<Head> {
-    let mut bytes = [0; 17 * 8];
+    let mut bytes = [0; 18 * 8];
     compiled.file.read_exact_at(&mut bytes, 0)?;
     let mut words = head_words(&Head::default());
     for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
         *word = u64::from_ne_bytes(bytes.try_into().expect("eight bytes"));
     }
     Ok(Head {
-        samples: words[11],
-        run_ns: words[12],
-        base_bytes: words[13],
-        faults: words[14],
-        cpu_ns: words[15],
-        refused: words[16],
+        samples: words[12],
+        run_ns: words[13],
+        base_bytes: words[14],
+        faults: words[15],
+        cpu_ns: words[16],
+        refused: words[17],
         ..compiled.head
     })
 }

@@ -58,9 +58,9 @@ pub struct Args {
     /// Runs of each allocator
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=99))]
     runs: u32,
-    /// As fast as possible, or with the trace's own pauses
-    #[arg(long, value_enum, default_value = "fast")]
-    pace: Pace,
+    /// How operations follow each other [default: fast; with --beside: together]
+    #[arg(long, value_enum)]
+    pace: Option<Pace>,
     /// The process to replay, where the trace has several [default: the one with most events]
     #[arg(long, value_name = "PID")]
     process: Option<u32>,
@@ -84,8 +84,21 @@ pub struct Args {
 pub enum Pace {
     /// As fast as possible.
     Fast,
+    /// As fast as possible, but no thread a thousandth of the trace's time ahead of another.
+    Together,
     /// With the pauses of the trace.
     Real,
+}
+
+impl Pace {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fast => "fast",
+            Self::Together => "together",
+            Self::Real => "real",
+        }
+    }
 }
 
 /// What the command line of a player begins with.
@@ -100,6 +113,7 @@ pub fn player_process() -> Option<Outcome> {
     let file = PathBuf::from(words.next()?);
     let pace = match words.next()?.to_str()? {
         "real" => Pace::Real,
+        "together" => Pace::Together,
         _ => Pace::Fast,
     };
     Some(match player::play(&file, pace) {
@@ -116,6 +130,10 @@ pub fn player_process() -> Option<Outcome> {
 pub fn run(args: &Args) -> Outcome {
     outfile::all_writable("replay", args.json.as_deref(), &[args.html.as_deref()])?;
     let recorded = trace::open("replay", &args.file)?;
+    let pace = args.pace.unwrap_or(match args.beside {
+        true => Pace::Together,
+        false => Pace::Fast,
+    });
     let mut wanted = vec![FLAGSTONE.to_owned()];
     wanted.extend(args.against.iter().cloned());
     let allocators =
@@ -123,7 +141,7 @@ pub fn run(args: &Args) -> Outcome {
     if args.beside {
         let compiled = compile::compile(&recorded, args.process)
             .map_err(|why| Failure::Usage(format!("replay: {}: {why}", args.file.display())))?;
-        return beside::run(args, &recorded, &compiled, &allocators);
+        return beside::run(args, pace, &recorded, &compiled, &allocators);
     }
     let bar = progress::bar(
         allocators.len() as u64 * u64::from(args.runs) + 1,
@@ -135,7 +153,7 @@ pub fn run(args: &Args) -> Outcome {
     let mut runs = Vec::new();
     for round in 0..args.runs {
         for allocator in &allocators {
-            let played = measure::play(&compiled, allocator, args.pace);
+            let played = measure::play(&compiled, allocator, pace);
             let run = played.map_err(|why| {
                 Failure::Finding(format!(
                     "replay: {}, run {}: {why}",
@@ -148,7 +166,7 @@ pub fn run(args: &Args) -> Outcome {
         }
     }
     bar.finish_and_clear();
-    let figures = figures::Document::of(&recorded, &compiled, &allocators, &runs, args.pace);
+    let figures = figures::Document::of(&recorded, &compiled, &allocators, &runs, pace);
     if let Some(file) = &args.json {
         figures::write(&figures, file)?;
     }

@@ -8,12 +8,13 @@
 use super::Pace;
 use super::program::{Head, Op, SAMPLES_MAX, SEGMENT, Sample, Segment, StreamHead, kind};
 use flagstone_trace::resident::{self, Scratch};
+use std::cell::Cell;
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Rounds of waiting for another thread before the processor is given up.
@@ -37,8 +38,12 @@ struct Run {
     file: File,
     pace: Pace,
     began: Instant,
-    /// Streams that have not ended.
+    /// Streams that have operations left.
     left: AtomicUsize,
+    /// Threads that have ended as the program's did.
+    ended: AtomicU64,
+    /// What threads that live until the program ends wait for: nothing.
+    never: (Mutex<()>, Condvar),
     refused: AtomicU64,
     done: AtomicU64,
     page: u64,
@@ -46,6 +51,19 @@ struct Run {
     longest_look: AtomicU64,
     /// Processor time of all samples.
     looked: AtomicU64,
+}
+
+/// Tells that a thread has ended, when its thread-local values are given up.
+struct Ended(&'static Run);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.ended.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+thread_local! {
+    static TOLD: Cell<Option<Ended>> = const { Cell::new(None) };
 }
 
 /// Stacks of the player's threads.
@@ -76,6 +94,8 @@ pub fn play(file: &Path, pace: Pace) -> Result<(), String> {
         pace,
         began: Instant::now(),
         left: AtomicUsize::new(1),
+        ended: AtomicU64::new(0),
+        never: (Mutex::new(()), Condvar::new()),
         refused: AtomicU64::new(0),
         done: AtomicU64::new(0),
         page,
@@ -86,10 +106,11 @@ pub fn play(file: &Path, pace: Pace) -> Result<(), String> {
     let began = Instant::now();
     run.began = began;
     let run: &'static Run = run;
-    stream(run, 0);
-    while run.left.load(Ordering::Acquire) > 0 {
-        std::thread::yield_now();
+    run.next_of(0).store(0, Ordering::Relaxed);
+    if stream(run, 0) {
+        run.ended.fetch_add(1, Ordering::AcqRel);
     }
+    wait(|| run.left.load(Ordering::Acquire) == 0);
     let run_ns = began.elapsed().as_nanos() as u64;
     let run_ns = run_ns.saturating_sub(run.longest_look.load(Ordering::Relaxed));
     run.sample(u64::MAX);
@@ -144,8 +165,8 @@ impl Program {
     }
 }
 
-/// Plays one stream to its end.
-fn stream(run: &'static Run, number: u64) {
+/// Plays one stream to its end; whether its thread ends then.
+fn stream(run: &'static Run, number: u64) -> bool {
     let program = run.program;
     let head = program.head();
     // SAFETY: a stream of the table.
@@ -157,6 +178,8 @@ fn stream(run: &'static Run, number: u64) {
     };
     let mut until_sample = head.sample_every;
     let mut looked = 0;
+    let mut ahead = Ahead::of(run, &head, number);
+    let mut exits = false;
     let mut room = [0; SEGMENT];
     while next != 0 {
         // SAFETY: a segment of the table.
@@ -169,10 +192,12 @@ fn stream(run: &'static Run, number: u64) {
         let mut rest: &[u8] = rest;
         while let Some((op, after)) = Op::unpack(rest, segment.began) {
             rest = after;
+            ahead.meet(run, op.ns);
             if run.pace == Pace::Real {
                 wait_until(run.began + Duration::from_nanos(op.ns));
             }
             perform(run, &head, &op);
+            exits |= op.kind == kind::EXIT;
             // What a forked process began with is made before the trace's time.
             until_sample -= u64::from(op.ns > 0 || until_sample > 1);
             if until_sample == 0 {
@@ -183,7 +208,94 @@ fn stream(run: &'static Run, number: u64) {
         next = segment.next;
     }
     run.longest_look.fetch_max(looked, Ordering::Relaxed);
+    run.next_of(number).store(u64::MAX, Ordering::Release);
     run.left.fetch_sub(1, Ordering::AcqRel);
+    exits
+}
+
+/// A thread but the first: it ends, or stays until the process does.
+fn thread(run: &'static Run, number: u64) {
+    know_stack();
+    if stream(run, number) {
+        let told = Ended(run);
+        return TOLD.set(Some(told));
+    }
+    let mut held = run.never.0.lock().unwrap_or_else(PoisonError::into_inner);
+    loop {
+        held = run
+            .never
+            .1
+            .wait(held)
+            .unwrap_or_else(PoisonError::into_inner);
+    }
+}
+
+/// Waits for other threads: first by giving the processor up, then asleep.
+fn wait(until: impl Fn() -> bool) {
+    const ROUNDS: u32 = 50;
+    const NAP: Duration = Duration::from_micros(20);
+    let mut round = 0;
+    while !until() {
+        round += 1;
+        if round < ROUNDS {
+            std::thread::yield_now();
+        } else {
+            std::thread::sleep(NAP);
+        }
+    }
+}
+
+/// How far a stream is, and may be ahead of others. The stream that is last is never held up: what others
+/// know of it is less than a quarter of the window old.
+struct Ahead {
+    streams: u64,
+    window: u64,
+    own: &'static AtomicU64,
+    /// What others know.
+    told: u64,
+    /// Up to here it may go on without a look at the others.
+    until: u64,
+}
+
+impl Ahead {
+    fn of(run: &'static Run, head: &Head, number: u64) -> Self {
+        Self {
+            streams: head.streams,
+            window: match run.pace {
+                Pace::Together => head.window_ns,
+                Pace::Fast | Pace::Real => u64::MAX / 4,
+            },
+            own: run.next_of(number),
+            told: 0,
+            until: match run.pace {
+                Pace::Together => 0,
+                Pace::Fast | Pace::Real => u64::MAX,
+            },
+        }
+    }
+
+    /// Waits until no other stream is too far behind.
+    fn meet(&mut self, run: &'static Run, ns: u64) {
+        if ns > self.told + self.window / 4 {
+            self.own.store(ns, Ordering::Release);
+            self.told = ns;
+        }
+        if ns > self.until {
+            self.look(run, ns);
+        }
+    }
+
+    #[cold]
+    fn look(&mut self, run: &'static Run, ns: u64) {
+        self.own.store(ns, Ordering::Release);
+        self.told = ns;
+        let last = || {
+            let all = (0..self.streams).map(|other| run.next_of(other).load(Ordering::Acquire));
+            all.min().unwrap_or(ns).saturating_add(self.window)
+        };
+        wait(|| ns <= last());
+        self.until = last().min(ns + self.window);
+    }
 }
 
 fn wait_until(due: Instant) {
@@ -225,6 +337,12 @@ impl Slot<'_> {
                 std::hint::spin_loop();
             }
         }
+    }
+
+    /// Whether the operations before this one are done; later ones may be as well.
+    fn has_come(self) -> bool {
+        let (turn, _) = apart(self.word.load(Ordering::Acquire));
+        turn.wrapping_sub(self.turn) < 1 << 15
     }
 
     /// Takes the block out of others' reach if it is still there.
@@ -281,14 +399,13 @@ fn perform(run: &'static Run, head: &Head, op: &Op) {
     };
     match op.kind {
         kind::SPAWN => {
+            wait(|| run.ended.load(Ordering::Acquire) >= op.size);
             run.left.fetch_add(1, Ordering::AcqRel);
             let number = u64::from(op.slot);
+            run.next_of(number).store(op.ns, Ordering::Release);
             let spawned = std::thread::Builder::new()
                 .stack_size(128 << 10)
-                .spawn(move || {
-                    know_stack();
-                    stream(run, number);
-                });
+                .spawn(move || thread(run, number));
             if spawned.is_err() {
                 eprintln!("flagstone: replay: thread {number} could not be started");
                 std::process::exit(1);
@@ -302,6 +419,7 @@ fn perform(run: &'static Run, head: &Head, op: &Op) {
                 libc::malloc_trim(op.size as usize)
             };
         }
+        kind::EXIT => {}
         kind::TOUCH => touch_further(run, slot(), op.touch),
         kind::FREE => {
             let slot = slot();
@@ -332,9 +450,10 @@ fn perform(run: &'static Run, head: &Head, op: &Op) {
     }
 }
 
-/// Touches a block if it is still there: looks are in no thread's order. Nobody frees a block whose slot is
-/// busy.
+/// Touches a block if it is still there: a look's thread is not the one that frees the block. Nobody frees a
+/// block whose slot is busy.
 fn touch_further(run: &Run, slot: Slot<'_>, bytes: u64) {
+    wait(|| slot.has_come());
     let word = slot.word.load(Ordering::Acquire);
     let (turn, block) = apart(word);
     if turn == slot.turn && block > BUSY && slot.claim(block as usize) {
@@ -374,6 +493,14 @@ fn allocate(op: &Op) -> usize {
 }
 
 impl Run {
+    /// Where a stream says how far it is.
+    fn next_of(&self, number: u64) -> &'static AtomicU64 {
+        let head = self.program.head();
+        let stream = self.program.at::<StreamHead>(head.streams_at, number);
+        // SAFETY: a stream of the table, in a mapping that stays; the word is only used as an atomic.
+        unsafe { &*(&raw mut (*stream).next_ns).cast() }
+    }
+
     /// Touches a block as far as the trace says, or counts that there is none.
     fn got(&self, block: usize, op: &Op) {
         if block == 0 {

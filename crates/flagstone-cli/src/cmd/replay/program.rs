@@ -38,12 +38,14 @@ pub mod kind {
     pub const FREE: u8 = 3;
     /// `realloc`.
     pub const REALLOC: u8 = 4;
-    /// Another stream's thread starts.
+    /// Another stream's thread starts; the size is how many threads have ended before.
     pub const SPAWN: u8 = 5;
     /// `malloc_trim`; the size is what to keep.
     pub const TRIM: u8 = 6;
     /// A block that lives is touched further.
     pub const TOUCH: u8 = 7;
+    /// The stream's thread ends. One without it lives until the program ends.
+    pub const EXIT: u8 = 8;
 }
 
 /// One operation.
@@ -141,6 +143,8 @@ pub struct Segment {
 pub struct StreamHead {
     /// Its first segment, plus one; zero for none.
     pub first: u64,
+    /// While it is played: nanoseconds of its next operation, or a little less.
+    pub next_ns: u64,
 }
 
 /// One look at the process's memory.
@@ -181,6 +185,8 @@ pub struct Head {
     pub sample_every: u64,
     /// Operations that touch a block further.
     pub touches: u64,
+    /// Nanoseconds by which a stream may be ahead of another.
+    pub window_ns: u64,
     // What a run leaves.
     /// Samples taken.
     pub samples: u64,

@@ -138,8 +138,13 @@ impl Segments {
         for stream in 0..self.streams.len() {
             self.write(stream)?;
         }
-        let first = |open: &Open| (open.first as u64 + 1).to_ne_bytes();
-        let streams: Vec<u8> = self.streams.iter().flat_map(first).collect();
+        let words = |open: &Open| [open.first as u64 + 1, u64::MAX];
+        let streams: Vec<u8> = self
+            .streams
+            .iter()
+            .flat_map(words)
+            .flat_map(u64::to_ne_bytes)
+            .collect();
         let words = |one: &Segment| [one.offset, one.bytes, one.began, one.next];
         let segments: Vec<u8> = self
             .all
