@@ -50,9 +50,13 @@ fn order_and_objects_are_the_kernels_own_for_every_cache() {
 #[test]
 fn cpu_partial_is_the_kernels_own_for_every_cache() {
     every_cache(|boot, row| {
-        let limit = boot
-            .policy()
-            .cpu_partial(row.size, row.objects, boot.page_size, boot.cpus);
+        let limit = flagstone_kernels::cpu_partial(
+            &boot.policy(),
+            row.size,
+            row.objects,
+            boot.page_size,
+            boot.cpus,
+        );
         // Debugged caches keep no such list, and 7.0 shows 0 for what it no longer has.
         let shown = limit
             .filter(|_| !debugged(row))
@@ -314,7 +318,13 @@ fn every_exception_is_in_the_table_with_its_number_of_rows() {
                 *found.entry((what, who)).or_default() += 1;
             }
         };
-        let limit = policy.cpu_partial(row.size, row.objects, boot.page_size, boot.cpus);
+        let limit = flagstone_kernels::cpu_partial(
+            &policy,
+            row.size,
+            row.objects,
+            boot.page_size,
+            boot.cpus,
+        );
         let shown = limit.map_or(0, |limit| limit.objects);
         differs("cpu_partial", shown == row.cpu_partial);
         let capacity = policy.sheaf_capacity(row.size, boot.page_size);

@@ -24,6 +24,7 @@ extern crate std;
 
 mod array_cache;
 mod check;
+mod cpu_partial;
 mod cpu_slab;
 mod host;
 mod kernel_caches;
@@ -42,6 +43,7 @@ mod orphans_tests;
 #[cfg(all(test, not(loom)))]
 mod sheaves_tests;
 
+pub use cpu_partial::{CpuPartial, cpu_partial};
 pub use host::{Kernels, counts};
 pub use kernel_caches::{KERNEL_CACHES, KernelCache};
 pub use sheaves::prefill::{Prefilled, give_back, prefill};

@@ -13,12 +13,12 @@
 //! The core keeps the room's address with the cache and gives the room to the next cache of the
 //! same id.
 
-use crate::array_cache::{ArrayCache, SharedArray, array_bytes, shared_bytes};
+use crate::array_cache::{ArrayCache, Queues, SharedArray, array_bytes, queues, shared_bytes};
+use crate::cpu_partial::{CpuPartial, cpu_partial};
 use crate::cpu_slab::CpuSlab;
 use core::ptr::NonNull;
 use flagstone_core::base::{CpuId, NodeId};
-use flagstone_core::policy::slab2007::Queues;
-use flagstone_core::policy::{CpuPartial, CpuPartialRule, Engine, Remedies};
+use flagstone_core::policy::{CpuPartialRule, Engine, Remedies};
 use flagstone_core::slab::{Cache, CpuLists, Served};
 
 /// The limit of a CPU's own list of partial slabs (docs: linux-policies 2).
@@ -78,7 +78,7 @@ impl Rules {
         let policy = cache.policy;
         let (size, objects) = (cache.geometry.size(), cache.geometry.objects());
         let (page_size, cpus) = (cache.page_size, cache.cpus);
-        let queues = policy.slab2007_queues(size, objects, page_size, cpus);
+        let queues = queues(size, objects, page_size, cpus);
         let (stride, node_stride) = match cache.engine {
             Engine::Slab2007 => (
                 array_bytes(queues.limit),
@@ -89,7 +89,7 @@ impl Rules {
         Self {
             partial: PartialLimit::of(
                 policy.cpu_partial_rule,
-                policy.cpu_partial(size, objects, page_size, cpus),
+                cpu_partial(policy, size, objects, page_size, cpus),
             ),
             freezes_partial: policy.cpu_partial_frozen,
             surplus_above: policy.cpu_partial_rule == CpuPartialRule::Objects2011,

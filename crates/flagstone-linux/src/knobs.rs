@@ -126,7 +126,7 @@ pub fn set_budget(budget: &Budget, knob: &[u8], value: u64) -> bool {
             budget.share.store(share as usize, Relaxed);
         }
         b"allowance" if (1..=100).contains(&value) => {
-            for allowance in [&budget.pages, &budget.sweeps] {
+            for allowance in [&budget.pages, &budget.all, &budget.sweeps] {
                 allowance.percent.store(value, Relaxed);
             }
         }

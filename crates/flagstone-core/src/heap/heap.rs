@@ -153,7 +153,7 @@ impl<P: Engines> Heap<P> {
                     true => ready.slabs.alloc_slow(cache),
                     false => ready.slabs.alloc(cache),
                 };
-                let object = object().or_else(|| ready.after_reclaim(object));
+                let object = object().or_else(|| ready.after_reclaim(size, object));
                 // SAFETY: the object is ours.
                 let block = object.map(|object| unsafe { handed_out(object) });
                 block.or_else(|| ready.alloc_beside(MIN_ALIGN, size))
@@ -191,7 +191,7 @@ impl<P: Engines> Heap<P> {
                     ready.upkeep();
                     let object = || ready.alloc_object(cache);
                     return object()
-                        .or_else(|| ready.after_reclaim(object))
+                        .or_else(|| ready.after_reclaim(size, object))
                         .or_else(|| ready.alloc_beside(align, size));
                 }
                 wanted = cache
@@ -202,7 +202,7 @@ impl<P: Engines> Heap<P> {
             }
         }
         let pages = || ready.alloc_aligned_pages(align, size);
-        pages().or_else(|| ready.after_reclaim(pages))
+        pages().or_else(|| ready.after_reclaim(size, pages))
     }
 
     /// The cold half of [`Heap::free`]: blocks of no cache, and what bears a mark already.
@@ -511,7 +511,7 @@ impl<P: Engines> Ready<P> {
             self.alloc_a_run(size, zeroed)
                 .or_else(|| self.alloc_huge(size, align, zeroed))
         };
-        pages().or_else(|| self.after_reclaim(pages))
+        pages().or_else(|| self.after_reclaim(size, pages))
     }
 
     /// The same from the page layer; `None` also for what is too large for it.

@@ -23,6 +23,9 @@ const KEPT_SHARE: usize = 8;
 /// of 5 to 25 MiB at a time faults 146,000 pages instead of 212,000, and a third saves few more.
 const KEPT_SHARE_WANTED: usize = 4;
 
+/// Bytes of the longest block: no address space of today's processors has room for a longer one.
+pub(super) const HUGE_MAX: usize = isize::MAX as usize >> if usize::BITS == 64 { 15 } else { 0 };
+
 impl<P: Engines> Ready<P> {
     /// A block of its own for `size` bytes, zeroed on request.
     pub(super) fn alloc_huge(
@@ -32,6 +35,9 @@ impl<P: Engines> Ready<P> {
         zeroed: bool,
     ) -> Option<NonNull<u8>> {
         let bytes = size.checked_next_multiple_of(P::page_size().bytes())?;
+        if bytes > HUGE_MAX {
+            return None;
+        }
         self.free_strays();
         if let Some(start) = self.take_kept(bytes, size, align) {
             if zeroed {
@@ -105,8 +111,15 @@ impl<P: Engines> Ready<P> {
 
     /// A kept block of `bytes`, listed for a request of `size`.
     fn take_kept(&self, bytes: usize, size: usize, align: usize) -> Option<NonNull<u8>> {
-        let kept = self.huge_table().ok()?.kept.take(bytes, align)?;
-        self.slabs.pages().budget().unpark(kept.bytes);
+        let budget = self.slabs.pages().budget();
+        let mut table = self.huge_table().ok()?;
+        let Some(kept) = table.kept.take(bytes, align) else {
+            let again = table.kept.wanted_again(bytes);
+            budget.charge_huge(again >> P::page_size().shift(), P::now());
+            return None;
+        };
+        drop(table);
+        budget.unpark(kept.bytes);
         let mut block = self.fit(kept, bytes, align)?;
         block.requested = size;
         self.list(block).ok()?
@@ -174,7 +187,7 @@ impl<P: Engines> Ready<P> {
         let most = self.kept_most();
         let freed = match self.huge_table() {
             Ok(mut table) => table.remove(address.as_ptr() as usize).map(|block| {
-                let room = self.kept_room(&table, most);
+                let room = self.kept_room(&mut table, block.bytes, most);
                 self.slabs.pages().budget().park(block.bytes);
                 table.kept.keep(block, room)
             }),
@@ -200,15 +213,19 @@ impl<P: Engines> Ready<P> {
         self.slabs.bounds.store_bytes.load(Relaxed)
     }
 
-    /// Bytes that may be kept, whole pages and at most `most`.
-    fn kept_room(&self, table: &HugeTable, most: usize) -> usize {
+    /// Bytes that may be kept when `freed` of them are new, whole pages and at most `most`.
+    fn kept_room(&self, table: &mut HugeTable, freed: usize, most: usize) -> usize {
         let share = match table.kept.is_wanted() {
             true => KEPT_SHARE_WANTED,
             false => KEPT_SHARE,
         };
-        let least = self.slabs.pages().budget().bound(0);
-        let room = least.max(table.bytes() / share).min(most);
-        room & !(P::page_size().bytes() - 1)
+        let (budget, in_use, now) = (self.slabs.pages().budget(), table.bytes(), P::now());
+        table.kept.lately.note(in_use + freed);
+        let mut room = budget.bound(0).max(in_use / share);
+        if !budget.all.affords(now) {
+            room = room.max(table.kept.lately.most(now).saturating_sub(in_use));
+        }
+        room.min(most) & !(P::page_size().bytes() - 1)
     }
 
     /// A second passed: what nobody wanted meanwhile goes.

@@ -8,7 +8,7 @@
 //!   alloc ─► one kept that serves?  yes: taken and grown,                 no: from the system
 //!            (from half the size)   or cut, and the rest stays
 //!   room     the budget's least bound, or an eighth of the huge blocks in use; a quarter while
-//!            huge blocks are asked for
+//!            huge blocks are asked for; what was in use lately once giving back has cost too much
 //! ```
 //!
 //! Invariants
@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 use super::huge_block::HugeBlock;
+use crate::policy::Lately;
 
 /// Most blocks kept. Why 32: a request looks at all of them.
 const SLOTS: usize = 32;
@@ -34,6 +35,10 @@ pub(crate) struct Kept {
     room: usize,
     /// A request came by since [`Kept::age`] was last called.
     wanted: bool,
+    /// Bytes given back and not wanted again yet.
+    given: usize,
+    /// Bytes of the blocks in use.
+    pub(super) lately: Lately,
 }
 
 /// Blocks to be given back, once no lock is held.
@@ -67,6 +72,8 @@ impl Kept {
             bytes: 0,
             room: 0,
             wanted: false,
+            given: 0,
+            lately: Lately::new(),
         }
     }
 
@@ -88,6 +95,13 @@ impl Kept {
     /// Whether a request came by within a second.
     pub(super) fn is_wanted(&self) -> bool {
         self.wanted
+    }
+
+    /// Of `bytes` that are wanted from the system, those that were given back.
+    pub(super) fn wanted_again(&mut self, bytes: usize) -> usize {
+        let again = bytes.min(self.given);
+        self.given -= again;
+        again
     }
 
     /// Takes the block nearest in size to `bytes` that serves and starts at a multiple of `align`,
@@ -114,12 +128,14 @@ impl Kept {
         self.room = room;
         let mut evicted = self.evict(room.saturating_sub(block.bytes));
         if block.bytes > room {
+            self.given += block.bytes - room;
             evicted.add(block.cut_at(room));
         }
         if block.bytes == 0 {
             return evicted;
         }
         if self.blocks[SLOTS - 1].address != 0 {
+            self.given += self.blocks[0].bytes;
             evicted.add(self.remove(0));
         }
         let len = self.blocks().count();
@@ -139,6 +155,7 @@ impl Kept {
     /// Gives up the oldest until no more than `bytes` are left.
     pub(super) fn evict(&mut self, bytes: usize) -> Evicted {
         let mut evicted = Evicted::NONE;
+        self.given += self.bytes.saturating_sub(bytes);
         while self.bytes > bytes {
             let (oldest, much) = (&mut self.blocks[0], self.bytes - bytes);
             if oldest.bytes > much {
@@ -247,6 +264,17 @@ mod tests {
         assert_eq!(kept.age().len, 0);
         assert_eq!(kept.age().len, 1);
         assert_eq!((kept.bytes, kept.blocks().count()), (0, 0));
+    }
+
+    #[test]
+    fn what_was_given_back_and_is_wanted_again_is_known() {
+        let mut kept = keeping(&[10]);
+        kept.keep(block(2, 20), 15 * MIB);
+        assert_eq!(kept.bytes, 15 * MIB);
+        assert_eq!(kept.wanted_again(12 * MIB), 12 * MIB);
+        assert_eq!(kept.wanted_again(12 * MIB), 3 * MIB);
+        kept.age();
+        assert_eq!(kept.wanted_again(99 * MIB), 15 * MIB);
     }
 
     #[test]

@@ -13,16 +13,21 @@
 //! Locking: none here. Every step takes its own locks, so any number of threads may be in here, and a
 //! signal handler too; on top of a lock's holder nothing is given up: it may be half changed.
 
+use super::huge::HUGE_MAX;
 use super::ready::Ready;
 use crate::slab::Engines;
 use crate::sync::Ordering::Relaxed;
 
 impl<P: Engines> Ready<P> {
-    /// A request that was refused, once more after the heap gave up all it keeps.
+    /// A request for `size` bytes that was refused, once more after the heap gave up all it keeps.
     #[cold]
     #[inline(never)]
-    pub(super) fn after_reclaim<T>(&self, request: impl FnOnce() -> Option<T>) -> Option<T> {
-        if self.is_on_top() {
+    pub(super) fn after_reclaim<T>(
+        &self,
+        size: usize,
+        request: impl FnOnce() -> Option<T>,
+    ) -> Option<T> {
+        if size > HUGE_MAX || self.is_on_top() {
             return None;
         }
         if !self.refusals.is_due(self.upkeep_due.load(Relaxed)) {

@@ -71,6 +71,20 @@ fn on_top_of_a_holder_nothing_is_given_up() {
 }
 
 #[test]
+fn what_no_address_space_has_room_for_is_refused_without_a_reclaim() {
+    let (world, heap) = heap();
+    let block = heap.alloc(2 * MIB).expect("memory");
+    // SAFETY: allocated above, freed once.
+    unsafe { heap.free(block.as_ptr()) };
+    let (calls, before) = (world.memory_calls(), world.decommitted());
+    for size in [1 << 50, isize::MAX as usize, usize::MAX - 4096, usize::MAX] {
+        assert!(heap.alloc(size).is_none() && heap.alloc_zeroed(size).is_none());
+        assert!(heap.alloc_aligned(1 << 16, size).is_none());
+    }
+    assert_eq!((world.memory_calls(), world.decommitted()), (calls, before));
+}
+
+#[test]
 fn refusals_without_slow_paths_between_them_share_a_reclaim() {
     let last = Refusals::default();
     let mut calls = 100;

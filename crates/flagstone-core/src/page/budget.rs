@@ -3,7 +3,8 @@
 //! ```text
 //!   bound  =  max(min, in use × share)   ≥   free pages + barns + kept huge blocks + sheaves
 //!                                            └ zones ┘    └──── parked ────────┘   └ estimated
-//!   above the bound   goes back always, by whoever freed it
+//!   above the bound   goes back, by whoever freed it; once that has cost CREDIT_NS more than its
+//!                     share of the time, what was in use in the last two seconds stays
 //!   below             stays; after a deep fall of the heap it goes down to the floor, as far as
 //!                     the allowance pays for it (policy/allowance.rs)
 //! ```
@@ -14,6 +15,10 @@
 use super::config::Retention;
 use crate::policy::{Allowance, PAGE_NS, SHRINK_NS, SLAB_NS};
 use crate::sync::plain::{AtomicUsize, Ordering::Relaxed};
+
+/// Nanoseconds that giving back may cost a program beyond its share of the time. Why 400 ms: eight swings of 114 MB
+/// and twenty of 40. Halving it has longer ones keep memory sooner.
+const CREDIT_NS: u64 = 400_000_000;
 
 /// What may stay, and what is parked above the page layer.
 #[derive(Debug)]
@@ -28,8 +33,10 @@ pub struct Budget {
     parked: AtomicUsize,
     /// Bytes of free objects that sheaves of CPUs may hold.
     sheaves: AtomicUsize,
-    /// What giving back free pages may cost.
+    /// What giving back free pages may cost below the bound.
     pub pages: Allowance,
+    /// What giving back may cost at all.
+    pub all: Allowance,
     /// What looking for pages inside slabs and giving those back may cost.
     pub sweeps: Allowance,
 }
@@ -42,8 +49,9 @@ impl Budget {
             most: AtomicUsize::new(usize::MAX),
             parked: AtomicUsize::new(0),
             sheaves: AtomicUsize::new(0),
-            pages: Allowance::new(),
-            sweeps: Allowance::new(),
+            pages: Allowance::new(0),
+            all: Allowance::new(CREDIT_NS),
+            sweeps: Allowance::new(0),
         }
     }
 
@@ -102,6 +110,11 @@ impl Budget {
         self.sheaves.store(bytes, Relaxed);
     }
 
+    /// Bytes that may be free however much is in use.
+    pub(super) fn most(&self) -> usize {
+        self.most.load(Relaxed)
+    }
+
     /// From now on no more than `most` bytes.
     pub(super) fn set_most(&self, most: usize) {
         self.most.store(most, Relaxed);
@@ -127,6 +140,12 @@ impl Budget {
     /// Charges pages that were given back and are wanted again.
     pub fn charge_pages(&self, pages: usize, now: u64) {
         self.pages.charge(pages as u64 * PAGE_NS, now);
+        self.charge_huge(pages, now);
+    }
+
+    /// The same of huge blocks.
+    pub fn charge_huge(&self, pages: usize, now: u64) {
+        self.all.charge(pages as u64 * PAGE_NS, now);
     }
 
     /// Charges pages inside slabs that were given back and are wanted again.

@@ -1,10 +1,11 @@
-//! How much free memory a zone keeps resident: the budget's bound, and the floor after a fall.
+//! How much free memory a zone keeps resident: the bound, a fall's floor, or as much as lately.
 //!
 //! Locking: the zone's. Plain arithmetic; nothing here gives memory back (`release`).
 #![forbid(unsafe_code)]
 
 use super::budget::Budget;
 use crate::base::PageSize;
+use crate::policy::Lately;
 
 /// What a zone remembers of its falls and of what it gave back, in pages.
 #[derive(Debug)]
@@ -16,6 +17,8 @@ pub(super) struct Keep {
     low: usize,
     /// Given back and not wanted again yet.
     given: usize,
+    /// Pages in use.
+    lately: Lately,
 }
 
 impl Keep {
@@ -26,6 +29,7 @@ impl Keep {
             fallen: false,
             low: 0,
             given: 0,
+            lately: Lately::new(),
         }
     }
 
@@ -42,24 +46,38 @@ impl Keep {
     /// Whether some of `resident` free pages should go back. `now` is asked only if it matters.
     #[inline]
     pub(super) fn is_excess(
-        &self,
+        &mut self,
         budget: &Budget,
         resident: usize,
         in_use: usize,
         now: impl FnOnce() -> u64,
     ) -> bool {
-        resident > self.bound(budget, in_use)
-            || (self.fallen && resident > self.floor(budget, in_use) && budget.affords(now()))
+        let least = match self.fallen {
+            true => self.floor(budget, in_use),
+            false => self.bound(budget, in_use),
+        };
+        resident > least && resident > self.most(budget, in_use, now())
     }
 
     /// Free pages that giving back leaves: some less than would start it, so that the next time is
     /// some megabytes away.
-    pub(super) fn target(&self, budget: &Budget, in_use: usize, now: u64) -> usize {
-        let most = match self.fallen && budget.affords(now) {
-            true => self.floor(budget, in_use),
-            false => self.bound(budget, in_use),
-        };
+    pub(super) fn target(&mut self, budget: &Budget, in_use: usize, now: u64) -> usize {
+        let most = self.most(budget, in_use, now);
         most - most / 4
+    }
+
+    /// Free pages that may stay at `now`.
+    fn most(&mut self, budget: &Budget, in_use: usize, now: u64) -> usize {
+        let bound = self.bound(budget, in_use);
+        if !budget.all.affords(now) {
+            // A quarter more: what is free does not always fit what is asked for.
+            let lately = self.lately.most(now) / 4 * 5;
+            return bound.max((lately - in_use.min(lately)).min(budget.most() >> self.shift));
+        }
+        match self.fallen && budget.affords(now) {
+            true => self.floor(budget, in_use),
+            false => bound,
+        }
     }
 
     /// The heap fell deep.
@@ -68,11 +86,11 @@ impl Keep {
         self.low = usize::MAX;
     }
 
-    /// Notes how many pages are in use: the fall is over once they are more by the floor than at
-    /// the least.
+    /// Notes how many pages are in use: the fall is over once they are more by the floor than at the least.
     #[inline]
     pub(super) fn note_use(&mut self, budget: &Budget, in_use: usize) {
         self.low = self.low.min(in_use);
+        self.lately.note(in_use);
         if self.fallen && in_use - self.low > self.floor(budget, self.low) {
             self.fallen = false;
         }
@@ -114,7 +132,7 @@ mod tests {
 
     #[test]
     fn after_a_fall_little_stays_and_less_the_less_is_in_use() {
-        let (keep, budget) = (fallen(), Budget::new(&RULE));
+        let (mut keep, budget) = (fallen(), Budget::new(&RULE));
         for (in_use, floor) in [(512, 8), (128, 2), (64, 1)] {
             assert!(!keep.is_excess(&budget, floor * MIB, in_use * MIB, || 0));
             assert!(keep.is_excess(&budget, floor * MIB + 1, in_use * MIB, || 0));
@@ -130,6 +148,23 @@ mod tests {
         assert!(!keep.is_excess(&budget, 8 * MIB, 10 * MIB, || 1));
         assert!(keep.is_excess(&budget, 8 * MIB, 10 * MIB, || 1_000_000_000));
         assert!(keep.is_excess(&budget, 16 * MIB + 1, 10 * MIB, || 1));
+    }
+
+    #[test]
+    fn what_was_in_use_lately_stays_once_giving_back_has_cost_too_much() {
+        let (mut keep, budget) = (Keep::new(PageSize::K4), Budget::new(&RULE));
+        keep.note_use(&budget, 80 * MIB);
+        keep.note_released(1000 * MIB);
+        keep.note_reused(&budget, 400 * MIB, || 0);
+        assert!(keep.is_excess(&budget, 17 * MIB, 10 * MIB, || 0), "credit");
+        keep.note_reused(&budget, 400 * MIB, || 0);
+        assert!(!keep.is_excess(&budget, 90 * MIB, 10 * MIB, || 0));
+        assert!(keep.is_excess(&budget, 90 * MIB + 1, 10 * MIB, || 0));
+        assert_eq!(keep.target(&budget, 30 * MIB, 0), 70 * MIB / 4 * 3);
+        assert!(
+            keep.is_excess(&budget, 17 * MIB, 10 * MIB, || 25_000_000_000),
+            "paid"
+        );
     }
 
     #[test]

@@ -63,7 +63,7 @@ impl<P: Platform> Zone<P> {
         self.release_to(map, |_, _| keep)
     }
 
-    fn release_to(&self, map: &Memmap, target: impl Fn(&Self, &ZoneCore) -> usize) -> usize {
+    fn release_to(&self, map: &Memmap, target: impl Fn(&Self, &mut ZoneCore) -> usize) -> usize {
         let mut goal = usize::MAX;
         let mut given_back = 0;
         while let Some(mut round) = self.park(map, &target, &mut goal) {
@@ -138,12 +138,12 @@ impl<P: Platform> Zone<P> {
     fn park(
         &self,
         map: &Memmap,
-        target: &impl Fn(&Self, &ZoneCore) -> usize,
+        target: &impl Fn(&Self, &mut ZoneCore) -> usize,
         goal: &mut usize,
     ) -> Option<Round> {
         let mut core = self.lock(map)?;
         // The first round sets the goal; later ones only lower it as less memory is in use.
-        *goal = (*goal).min(target(self, &core));
+        *goal = (*goal).min(target(self, &mut core));
         if self.others_give(&mut core, map) || core.areas.resident() <= *goal {
             return None;
         }

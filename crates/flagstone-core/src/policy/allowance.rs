@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Memory that was in use for seconds goes at once, since no debt is left by then. Memory that is freed and taken
-//! again within milliseconds makes debts and stays. Memory above the bound is not asked about: it always goes.
+//! again within milliseconds makes debts and stays. An allowance may have a credit: debts up to it are as good
+//! as paid, so that only a program that goes on swinging meets its end.
 //!
 //! Only pages that are wanted again are charged. A page that stays away cost one `madvise`, less than its fault.
 //!
@@ -31,7 +32,8 @@ pub const SHRINK_NS: u64 = 300_000;
 /// it keeps memory of programs that swing twice as long.
 const PERCENT: u64 = 3;
 
-/// Nanoseconds ahead in which all debts are paid: what a program that rests keeps goes back a second later.
+/// Nanoseconds ahead in which all debts are paid: what a program that rests keeps goes back a second later. With
+/// a credit four times that, or a program of long swings would have one for nothing each second.
 const DEBT_NS: u64 = 1_000_000_000;
 
 /// When giving back may cost something again.
@@ -41,22 +43,24 @@ pub struct Allowance {
     pub percent: AtomicU64,
     /// The moment at which every charge is paid.
     paid: AtomicU64,
+    /// Nanoseconds by which that may lie ahead.
+    credit: u64,
 }
 
 impl Allowance {
-    /// An allowance without debts.
-    #[must_use]
-    pub(crate) const fn new() -> Self {
+    /// An allowance without debts, and with a credit of `cost` nanoseconds.
+    pub(crate) const fn new(cost: u64) -> Self {
         Self {
             percent: AtomicU64::new(PERCENT),
             paid: AtomicU64::new(0),
+            credit: cost * (100 / PERCENT),
         }
     }
 
-    /// Whether all charges are paid at `now`.
+    /// Whether all charges are paid at `now`, or within the credit.
     #[must_use]
     pub fn affords(&self, now: u64) -> bool {
-        now >= self.paid.load(Relaxed)
+        now + self.credit >= self.paid.load(Relaxed)
     }
 
     /// Takes all charges for paid.
@@ -70,7 +74,7 @@ impl Allowance {
         let then =
             paid.saturating_add(cost.saturating_mul(100 / self.percent.load(Relaxed).max(1)));
         self.paid
-            .store(then.min(now.saturating_add(DEBT_NS)), Relaxed);
+            .store(then.min(now + DEBT_NS.max(4 * self.credit)), Relaxed);
     }
 }
 
@@ -82,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_charge_is_paid_by_three_hundredths_of_the_time() {
-        let allowance = Allowance::new();
+        let allowance = Allowance::new(0);
         assert!(allowance.affords(0));
         allowance.charge(MS, 5 * MS);
         assert!(!allowance.affords(37 * MS));
@@ -91,7 +95,7 @@ mod tests {
 
     #[test]
     fn charges_add_up_to_a_second_at_most() {
-        let allowance = Allowance::new();
+        let allowance = Allowance::new(0);
         allowance.charge(MS, 0);
         allowance.charge(MS, 0);
         assert!(!allowance.affords(65 * MS) && allowance.affords(66 * MS));
@@ -100,8 +104,19 @@ mod tests {
     }
 
     #[test]
+    fn a_credit_lasts_as_long_as_charges_come_faster_than_they_are_paid() {
+        let allowance = Allowance::new(10 * MS);
+        allowance.charge(10 * MS, 0);
+        assert!(allowance.affords(0));
+        allowance.charge(MS, 0);
+        assert!(!allowance.affords(32 * MS) && allowance.affords(33 * MS));
+        allowance.charge(100 * DEBT_NS, 0);
+        assert!(!allowance.affords(989 * MS) && allowance.affords(990 * MS));
+    }
+
+    #[test]
     fn idle_time_is_no_credit() {
-        let allowance = Allowance::new();
+        let allowance = Allowance::new(0);
         allowance.charge(MS, 1000 * DEBT_NS);
         assert!(!allowance.affords(1000 * DEBT_NS + MS));
     }

@@ -10,6 +10,7 @@
 //!   pcp_rule  which rule moves pages, by kernel
 //!   pcp_tuning  how pagesets move: PcpState         classes   general-purpose sizes
 //!   bounds    what may be held within the means     allowance  what giving back may cost
+//!   lately    the most in use in the last seconds
 //! ```
 //!
 //! [`Policy`] is a plain value, `Copy`, a few dozen words; the allocator asks it questions when a
@@ -18,13 +19,14 @@
 //! Sources: "docs: linux-policies N" cites a section of the rule sheet; what was not read in a
 //! kernel's source or seen on a running one says so.
 //!
-//! Pure integer code without memory or platform; state is in [`PcpState`], [`Allowance`] and `Bounds`.
+//! Pure integer code without memory or platform; state is in [`PcpState`], [`Allowance`], [`Lately`] and `Bounds`.
 #![forbid(unsafe_code)]
 
 mod allowance;
 mod bounds;
 mod classes;
 mod cpus;
+mod lately;
 mod layout;
 mod order;
 mod partial;
@@ -44,9 +46,10 @@ pub use allowance::{Allowance, PAGE_NS, SHRINK_NS, SLAB_NS};
 pub(crate) use bounds::Bounds;
 pub use classes::{LargestClass, SizeClasses};
 pub use cpus::{CpuRule, Cpus};
+pub use lately::Lately;
 pub use layout::{LayoutRule, ObjectLayout, ObjectSpec};
 pub use order::{OBJECTS_PER_SLAB_MAX, OrderQuery, OrderRule, SlabShape};
-pub use partial::{CpuPartial, CpuPartialRule, MAX_PARTIAL, MIN_PARTIAL, MinPartialRule};
+pub use partial::{CpuPartialRule, MAX_PARTIAL, MIN_PARTIAL, MinPartialRule};
 pub use pcp_marks::{PcpMarks, PcpZone, batch};
 pub use pcp_rule::{PcpRule, UNCAPPED};
 pub use pcp_tuning::{PcpState, ZoneFlags};
@@ -247,7 +250,9 @@ impl Policy {
         }
     }
 
-    fn doubling(&self, cpus: Cpus) -> u32 {
+    /// Two where big systems want twice as many objects, else one.
+    #[must_use]
+    pub fn doubling(&self, cpus: Cpus) -> u32 {
         let count = CpuRule::PresentOrPossible.count(cpus);
         if self.big_system == Doubling::From32Cpus && count >= 32 {
             2
@@ -287,23 +292,6 @@ impl Policy {
     #[must_use]
     pub const fn layout(&self, spec: &ObjectSpec) -> ObjectLayout {
         self.layout.layout(spec)
-    }
-
-    /// The per-CPU partial list limit for stride `size` with `objects` per slab, or `None` where
-    /// the policy keeps no such list. Debugged caches use 0 instead.
-    #[must_use]
-    pub fn cpu_partial(
-        &self,
-        size: usize,
-        objects: u32,
-        page_size: PageSize,
-        cpus: Cpus,
-    ) -> Option<CpuPartial> {
-        let by_rule = self.cpu_partial_rule.objects(size, page_size)? * self.doubling(cpus);
-        Some(CpuPartial::from_objects(
-            self.cpu_partial_set.unwrap_or(by_rule),
-            objects,
-        ))
     }
 
     /// Slabs a node's partial list keeps before an empty one is given back.
@@ -372,18 +360,6 @@ impl Policy {
             full: self.barn.full.min(by_bytes.max(1)),
             empty: self.barn.empty,
         }
-    }
-
-    /// Queue lengths of the SLAB engine for stride `size` with `objects` per slab.
-    #[must_use]
-    pub fn slab2007_queues(
-        &self,
-        size: usize,
-        objects: u32,
-        page_size: PageSize,
-        cpus: Cpus,
-    ) -> slab2007::Queues {
-        slab2007::queues(size, objects, page_size, cpus)
     }
 
     /// Pageset marks of one zone. The policy's own `percpu_pagelist_high_fraction`, if set, wins

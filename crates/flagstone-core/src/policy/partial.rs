@@ -1,14 +1,15 @@
 //! Partial lists: how many slabs a CPU and a node may keep.
 #![forbid(unsafe_code)]
 
-use crate::base::{PageSize, ilog2};
+use crate::base::ilog2;
 
 /// Fewest slabs a node keeps even when empty (docs: linux-policies 3).
 pub const MIN_PARTIAL: u32 = 5;
 /// Most slabs the size-dependent rules ask for (docs: linux-policies 3).
 pub const MAX_PARTIAL: u32 = 10;
 
-/// How many objects a CPU's own list of partial slabs may hold (docs: linux-policies 2).
+/// How many objects a CPU's own list of partial slabs may hold (docs: linux-policies 2): a rule of the
+/// guests' (`flagstone-kernels`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CpuPartialRule {
     /// No such list: kernels before 3.2, and 7.0 with sheaves instead.
@@ -17,52 +18,6 @@ pub enum CpuPartialRule {
     Objects2011,
     /// 120, 52, 24 or 6 objects by size, converted to slabs: 5.16 and later.
     Slabs2021,
-}
-
-/// The limit of one cache's per-CPU partial list.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct CpuPartial {
-    /// Objects, the number a kernel shows in sysfs.
-    pub objects: u32,
-    /// Slabs, the number 5.16 and later act on; assumes slabs are half full.
-    pub slabs: u32,
-}
-
-impl CpuPartial {
-    /// The limit of `objects`, for slabs of `objects_per_slab`.
-    #[must_use]
-    pub const fn from_objects(objects: u32, objects_per_slab: u32) -> Self {
-        let per_slab = if objects_per_slab == 0 {
-            1
-        } else {
-            objects_per_slab
-        };
-        Self {
-            objects,
-            slabs: (2 * objects).div_ceil(per_slab),
-        }
-    }
-}
-
-impl CpuPartialRule {
-    /// Objects for a stride of `size` bytes, or `None` where the rule keeps no such list.
-    #[must_use]
-    pub const fn objects(self, size: usize, page_size: PageSize) -> Option<u32> {
-        let by_size: [u32; 4] = match self {
-            Self::None => return None,
-            Self::Objects2011 => [2, 6, 13, 30],
-            Self::Slabs2021 => [6, 24, 52, 120],
-        };
-        Some(if size >= page_size.bytes() {
-            by_size[0]
-        } else if size >= 1024 {
-            by_size[1]
-        } else if size >= 256 {
-            by_size[2]
-        } else {
-            by_size[3]
-        })
-    }
 }
 
 /// How many slabs a node keeps on its partial list before an empty one is given back.
@@ -103,25 +58,5 @@ mod tests {
         let got = [8, 4095, 4096, 16_384, 65_536, 1 << 22]
             .map(|size| MinPartialRule::HalfLog2.slabs(size));
         assert_eq!(got, [5, 5, 6, 7, 8, 10]);
-    }
-
-    #[test]
-    fn objects_become_half_full_slabs() {
-        // docs: linux-policies 2: 256 bytes, 16 objects per slab.
-        let objects = CpuPartialRule::Slabs2021
-            .objects(256, PageSize::K4)
-            .unwrap();
-        assert_eq!(
-            CpuPartial::from_objects(objects, 16),
-            CpuPartial {
-                objects: 52,
-                slabs: 7
-            }
-        );
-        assert_eq!(CpuPartialRule::None.objects(256, PageSize::K4), None);
-        assert_eq!(
-            CpuPartialRule::Slabs2021.objects(8192, PageSize::K64),
-            Some(24)
-        );
     }
 }

@@ -68,16 +68,6 @@ fn order4_doubles_on_32_cpus_and_not_on_31() {
         [31, 32, 64, 160].map(|cpus| wanted(&patched, cpus)),
         [24, 56, 64, 72]
     );
-    let kept = |cpus| {
-        let shape = patched
-            .slab_shape(64, PageSize::K4, Cpus::new(cpus))
-            .unwrap();
-        patched
-            .cpu_partial(64, shape.objects, PageSize::K4, Cpus::new(cpus))
-            .unwrap()
-            .objects
-    };
-    assert_eq!((kept(31), kept(32)), (120, 240));
 }
 
 #[test]
@@ -92,17 +82,6 @@ fn the_order4_examples_of_kmalloc_256_and_maple_node_on_224_cpus() {
     let (base, patched) = (shape("linux-6.5"), shape("linux-6.5+order4"));
     assert_eq!((base.order.get(), base.objects), (2, 64));
     assert_eq!((patched.order.get(), patched.objects), (3, 128));
-    let slabs = |name: &str, objects| {
-        Policy::parse(name)
-            .unwrap()
-            .cpu_partial(256, objects, PageSize::K4, cpus)
-            .unwrap()
-            .slabs
-    };
-    assert_eq!(
-        (slabs("linux-6.5", 64), slabs("linux-6.5+order4", 128)),
-        (2, 2)
-    );
 }
 
 #[test]
@@ -118,12 +97,9 @@ fn wanted_objects_follow_the_table_of_cpu_counts() {
 
 #[test]
 fn knobs_a_policy_does_not_have_are_absent() {
-    let cpus = Cpus::new(2);
     let old = Policy::parse("linux-2.6.24").unwrap();
-    assert_eq!(old.cpu_partial(64, 64, PageSize::K4, cpus), None);
     assert_eq!(old.sheaf_capacity(64, PageSize::K4), None);
     let new = Policy::parse("linux-7.0").unwrap();
-    assert_eq!(new.cpu_partial(64, 64, PageSize::K4, cpus), None);
     assert_eq!(new.sheaf_capacity(64, PageSize::K4), Some(60));
     let opt_in = Policy::parse("linux-6.18").unwrap();
     assert_eq!(opt_in.sheaf_capacity(256, PageSize::K4), Some(0));

@@ -31,7 +31,7 @@ pub const KEYS: &[(&str, &str)] = &[
     ("sheaf_spread", "a sheaf may have one slot in so many fewer, each another number; 0: all are alike"),
     ("barn_bytes_max", "most bytes in a barn's full sheaves; 0 is unbounded"),
     ("barns_bytes_quiet", "bytes that the barns of all caches may hold; more only as a sixteenth of what is in use"),
-    ("retain_bytes_min", "least bytes that free pages, barns, kept huge blocks and sheaves may hold together; above, memory goes back at once"),
+    ("retain_bytes_min", "least bytes that free pages, barns, kept huge blocks and sheaves may hold together; above, memory goes back as far as the allowance pays (ADR 0036)"),
     ("retain_share", "the same as a divisor of the bytes in use; 0 is none. Nothing else is kept for later, but pagesets (`pcp_bytes_max`)"),
 ];
 

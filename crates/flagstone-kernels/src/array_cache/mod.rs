@@ -23,6 +23,9 @@
 
 mod alloc;
 mod free;
+mod queues;
+
+pub(crate) use queues::{Queues, queues};
 
 use crate::host::Host;
 use crate::rules;

@@ -69,7 +69,8 @@ pub fn expected(policy: &Policy, cache: &Cache, host: &Host) -> Expected {
     let sheaf = policy.sheaf_capacity(size, host.page_size).map(u64::from);
     let bare = debug || KernelCache::named(&cache.name).before_sheaves;
     let objects = u32::try_from(cache.objects_per_slab).unwrap_or(u32::MAX);
-    let cpu_partial = policy.cpu_partial(size, objects, host.page_size, host.cpus);
+    let cpu_partial =
+        flagstone_kernels::cpu_partial(policy, size, objects, host.page_size, host.cpus);
     Expected {
         size: spec(cache, host, None).map(|spec| policy.layout(&spec).size as u64),
         order: policy

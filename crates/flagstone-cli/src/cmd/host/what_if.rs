@@ -150,9 +150,14 @@ fn parked_max(policy: &Policy, cache: &Cache, host: &Host, shape: &SlabShape) ->
     let nodes = (host.topology.nodes.len() as u64).max(1);
     let size = cache.size as u64;
     let slab = shape.bytes(policy.slab_unit(host.page_size)) as u64;
-    let lists = policy
-        .cpu_partial(cache.size, shape.objects, host.page_size, host.cpus)
-        .map_or(0, |limit| (u64::from(limit.slabs) + 1).saturating_mul(slab));
+    let lists = flagstone_kernels::cpu_partial(
+        policy,
+        cache.size,
+        shape.objects,
+        host.page_size,
+        host.cpus,
+    )
+    .map_or(0, |limit| (u64::from(limit.slabs) + 1).saturating_mul(slab));
     let capacity = policy
         .sheaf_capacity(cache.size, host.page_size)
         .unwrap_or(0);

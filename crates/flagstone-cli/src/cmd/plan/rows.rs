@@ -187,7 +187,9 @@ pub fn row<'a>(named: &'a NamedPolicy, machine: &Machine, object: &Object) -> Ro
         ),
     };
     let shape = policy.slab_shape(size, page_size, cpus);
-    let limit = shape.and_then(|shape| policy.cpu_partial(size, shape.objects, page_size, cpus));
+    let limit = shape.and_then(|shape| {
+        flagstone_kernels::cpu_partial(policy, size, shape.objects, page_size, cpus)
+    });
     let first = policy
         .runs
         .and_then(|_| policy.next_slab(size, page_size, cpus, &Population::default()));
