@@ -13,17 +13,17 @@
 
 use crate::sync::plain::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// Nanoseconds since the heap last doubled after which its memory was held. Why a sixth of a second:
-/// 3 % of it pay for the faults of the 10 MiB that stay at most. Halving it lets programs that swing
-/// three times a second pay twice as much.
-const HELD_NS: u64 = 170_000_000;
+/// Nanoseconds since the heap last doubled after which its memory was held. Why a sixth of a second: 3 % of it pay for
+/// the faults of the 10 MiB that stay at most. Halving it lets programs that swing three times a second pay twice.
+pub(super) const HELD_NS: u64 = 170_000_000;
+/// The same for all that is above the bound, whatever it costs: a service that held it for a second is no swing.
+pub(super) const HELD_LONG_NS: u64 = 1_000_000_000;
 
 /// A fall after which caches of large objects shrink: by an eighth of the peak. Why an eighth: what
 /// they hold stays small beside what is in use all through a deep fall.
 pub(super) const SHALLOW: Falls = Falls::new(1, 4 << 20);
-/// A fall after which all caches shrink, and free pages go: by half. Why half: a heap that swings by
-/// less soon needs them again; at an eighth a Python program took a sixth more faults. Why half a MiB:
-/// a server that loses its last key ends about 2 MiB above its start.
+/// A fall after which all caches shrink, and free pages go: by half. Why half: a heap that swings by less soon needs
+/// them again; at an eighth a Python program took a sixth more faults. Why half a MiB: redis ends 2 MiB above its start.
 pub(super) const DEEP: Falls = Falls::new(4, 512 << 10);
 
 /// What is remembered of one kind of fall. Racy on purpose.
@@ -65,9 +65,8 @@ impl Falls {
         }
     }
 
-    /// Whether memory that falls to `used` bytes at `now` was held before. Called at every look, so
-    /// that it knows when the heap grew.
-    pub(super) fn was_held(&self, used: usize, now: u64) -> bool {
+    /// How long memory that falls to `used` bytes at `now` was held. Called at every look, to know when the heap grew.
+    pub(super) fn held_ns(&self, used: usize, now: u64) -> u64 {
         let doubled = self.doubled.load(Relaxed);
         if used / 2 >= doubled {
             self.doubled.store(used, Relaxed);
@@ -75,7 +74,7 @@ impl Falls {
         } else if used < doubled {
             self.doubled.store(used, Relaxed);
         }
-        now.saturating_sub(self.doubled_at.load(Relaxed)) >= HELD_NS
+        now.saturating_sub(self.doubled_at.load(Relaxed))
     }
 
     /// Notes that `used` bytes are in use.
@@ -134,7 +133,7 @@ mod tests {
     #[test]
     fn memory_was_held_a_sixth_of_a_second_after_the_heap_last_doubled() {
         let falls = Falls::new(4, MIB);
-        let held = |mib: usize, ms: u64| falls.was_held(mib * MIB, ms * 1_000_000);
+        let held = |mib: usize, ms: u64| falls.held_ns(mib * MIB, ms * 1_000_000) >= HELD_NS;
         assert!(!held(40, 1000));
         assert!(!held(70, 1160), "less than doubled, but too soon");
         assert!(held(70, 1170) && held(9, 1260) && held(2, 1270));

@@ -221,10 +221,9 @@ impl<P: Engines> Ready<P> {
         };
         let (budget, in_use, now) = (self.slabs.pages().budget(), table.bytes(), P::now());
         table.kept.lately.note(in_use + freed);
-        let mut room = budget.bound(0).max(in_use / share);
-        if !budget.all.affords(now) {
-            room = room.max(table.kept.lately.most(now).saturating_sub(in_use));
-        }
+        let lately = table.kept.lately.most(now).saturating_sub(in_use);
+        let room = budget.bound(0).max(in_use / share);
+        let room = room.max(budget.unpaid(lately, now));
         room.min(most) & !(P::page_size().bytes() - 1)
     }
 

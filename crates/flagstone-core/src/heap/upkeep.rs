@@ -6,7 +6,7 @@
 //!                                                                   looked at again
 //! ```
 
-use super::falls::Course;
+use super::falls::{Course, HELD_LONG_NS, HELD_NS};
 use super::heap::Heap;
 use super::huge_block::{HugeBlock, HugeCount};
 use super::ready::Ready;
@@ -147,7 +147,8 @@ impl<P: Engines> Ready<P> {
         let used = self.slabs.used_bytes();
         let budget = self.slabs.pages().budget();
         let now = P::now();
-        let held = self.deep.was_held(used, now);
+        let held_ns = self.deep.held_ns(used, now);
+        let held = held_ns >= HELD_NS;
         let affords = || held || budget.affords(now);
         if self.shallow.follow(used, affords) == Course::Fell {
             self.slabs.shrink_large();
@@ -158,6 +159,9 @@ impl<P: Engines> Ready<P> {
             Course::Fell => {
                 if held {
                     budget.forgive();
+                }
+                if held_ns >= HELD_LONG_NS {
+                    budget.all.forgive();
                 }
                 self.slabs.shrink_all();
                 self.slabs.pages().settle();

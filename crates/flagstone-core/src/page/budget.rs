@@ -16,9 +16,9 @@ use super::config::Retention;
 use crate::policy::{Allowance, PAGE_NS, SHRINK_NS, SLAB_NS};
 use crate::sync::plain::{AtomicUsize, Ordering::Relaxed};
 
-/// Nanoseconds that giving back may cost a program beyond its share of the time. Why 400 ms: eight swings of 114 MB
-/// and twenty of 40. Halving it has longer ones keep memory sooner.
-const CREDIT_NS: u64 = 400_000_000;
+/// Nanoseconds that giving back may cost a program beyond its share of the time. Why 500 ms: eight swings of 114 MB
+/// and thirty of 40. Halving it has longer ones keep memory sooner.
+const CREDIT_NS: u64 = 500_000_000;
 
 /// What may stay, and what is parked above the page layer.
 #[derive(Debug)]
@@ -110,9 +110,10 @@ impl Budget {
         self.sheaves.store(bytes, Relaxed);
     }
 
-    /// Bytes that may be free however much is in use.
-    pub(super) fn most(&self) -> usize {
-        self.most.load(Relaxed)
+    /// Of bytes that were in use lately those that stay: all once giving back is not paid for, unless they are many.
+    pub fn unpaid(&self, bytes: usize, now: u64) -> usize {
+        let stays = !self.all.affords(now) && bytes <= self.most.load(Relaxed);
+        bytes * usize::from(stays)
     }
 
     /// From now on no more than `most` bytes.

@@ -68,15 +68,12 @@ impl Keep {
 
     /// Free pages that may stay at `now`.
     fn most(&mut self, budget: &Budget, in_use: usize, now: u64) -> usize {
-        let bound = self.bound(budget, in_use);
-        if !budget.all.affords(now) {
-            // A quarter more: what is free does not always fit what is asked for.
-            let lately = self.lately.most(now) / 4 * 5;
-            return bound.max((lately - in_use.min(lately)).min(budget.most() >> self.shift));
-        }
-        match self.fallen && budget.affords(now) {
+        // A quarter more: what is free does not always fit what is asked for.
+        let lately = (self.lately.most(now) / 4 * 5).saturating_sub(in_use);
+        let stays = budget.unpaid(lately << self.shift, now) >> self.shift;
+        match self.fallen && stays == 0 && budget.affords(now) {
             true => self.floor(budget, in_use),
-            false => bound,
+            false => self.bound(budget, in_use).max(stays),
         }
     }
 
@@ -155,12 +152,15 @@ mod tests {
         let (mut keep, budget) = (Keep::new(PageSize::K4), Budget::new(&RULE));
         keep.note_use(&budget, 80 * MIB);
         keep.note_released(1000 * MIB);
-        keep.note_reused(&budget, 400 * MIB, || 0);
+        keep.note_reused(&budget, 500 * MIB, || 0);
         assert!(keep.is_excess(&budget, 17 * MIB, 10 * MIB, || 0), "credit");
-        keep.note_reused(&budget, 400 * MIB, || 0);
+        keep.note_reused(&budget, 490 * MIB, || 0);
         assert!(!keep.is_excess(&budget, 90 * MIB, 10 * MIB, || 0));
         assert!(keep.is_excess(&budget, 90 * MIB + 1, 10 * MIB, || 0));
         assert_eq!(keep.target(&budget, 30 * MIB, 0), 70 * MIB / 4 * 3);
+        budget.set_most(60 * MIB << 12);
+        assert!(keep.is_excess(&budget, 70 * MIB, 10 * MIB, || 0), "many");
+        budget.set_most(usize::MAX);
         assert!(
             keep.is_excess(&budget, 17 * MIB, 10 * MIB, || 25_000_000_000),
             "paid"
