@@ -120,6 +120,35 @@ fn pagesets_hold_no_more_than_their_share_of_a_small_container() {
     }
 }
 
+#[test]
+fn a_program_that_goes_on_swinging_keeps_its_swing_until_it_holds_one_for_a_second() {
+    let (world, heap) = heap_in(
+        "flagstone",
+        Setup {
+            memory_limit: 16 << 30,
+            ..Setup::default()
+        },
+    );
+    for _ in 0..5 {
+        peak_of(&heap, 130 * MIB);
+        assert!(cached_bytes(&heap) <= 12 * MIB, "within the credit");
+    }
+    for _ in 0..10 {
+        peak_of(&heap, 130 * MIB);
+    }
+    let kept = cached_bytes(&heap);
+    assert!((110 * MIB..=170 * MIB).contains(&kept), "{kept}");
+    let blocks = blocks_of(&heap, 130 * MIB);
+    calls(&heap);
+    world.advance(TICK_NS);
+    calls(&heap);
+    for block in blocks {
+        // SAFETY: allocated above, freed once.
+        unsafe { heap.free(block.as_ptr()) };
+    }
+    assert!(cached_bytes(&heap) <= 12 * MIB, "{}", cached_bytes(&heap));
+}
+
 /// Allocates and frees huge blocks of these MiB, all live at once.
 fn huge_blocks_of(heap: &Heap<Testing>, mib: &[usize]) {
     let blocks: Vec<_> = (mib.iter())
