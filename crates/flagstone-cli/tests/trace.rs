@@ -248,7 +248,7 @@ fn kernel_events_are_imported_and_missing_frees_are_inferred() {
     let sites = &document["header"]["sites"];
     assert_eq!(sites, &serde_json::json!(["dentry", "kmalloc-64"]));
     let note = document["header"]["notes"][0].as_str().unwrap();
-    assert!(note.contains("1 frees without an event"), "{note}");
+    assert!(note.contains("1 inferred where their address"), "{note}");
 
     std::fs::write(&file, "nothing of interest\n").unwrap();
     let output = flagstone(&["trace", "import", lossless(&file), "-o", lossless(&trace)]);

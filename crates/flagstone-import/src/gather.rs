@@ -3,6 +3,7 @@
 //! The temporary file is a trace itself. A free whose event names its cache has a `Touched` before it
 //! with the cache's number; infer.rs takes that out again.
 
+use crate::slabs::Offset;
 use crate::{About, Error, Format, Sink, What};
 use flagstone_trace::header::SCHEMA;
 use flagstone_trace::index::StreamId;
@@ -25,6 +26,7 @@ pub struct Gather {
     gathered: Gathered,
     numbers: HashMap<String, u32>,
     last: HashMap<u32, u64>,
+    offset: Offset,
 }
 
 /// All that a file told.
@@ -39,6 +41,8 @@ pub struct Gathered {
     pub internal: u64,
     pub lost: u64,
     pub cpus: u32,
+    /// Pages between an object's page and its page frame, where the addresses tell it.
+    pub offset: Option<u64>,
 }
 
 impl Gather {
@@ -61,6 +65,7 @@ impl Gather {
             internal: 0,
             lost: 0,
             cpus: 0,
+            offset: None,
         };
         Ok(Self {
             format,
@@ -68,6 +73,7 @@ impl Gather {
             gathered,
             numbers: HashMap::new(),
             last: HashMap::new(),
+            offset: Offset::default(),
         })
     }
 
@@ -79,6 +85,7 @@ impl Gather {
         let backwards = gathered.about.backwards;
         gathered.about = About { backwards, ..about };
         gathered.cpus = gathered.cpus.max(gathered.about.cpus);
+        gathered.offset = self.offset.found();
         Ok(gathered)
     }
 
@@ -142,6 +149,9 @@ impl Sink for Gather {
                 given,
             } => {
                 let site = self.cache(cache, given)?;
+                if site > 0 {
+                    self.offset.object(cpu, pointer);
+                }
                 let request = Request {
                     // Whole pages are what is asked for where no cache serves.
                     size: if site == 0 { given } else { requested },
@@ -165,11 +175,14 @@ impl Sink for Gather {
                 pfn,
                 order,
                 migratetype,
-            } => Event::PageAlloc {
-                pfn,
-                order,
-                migratetype,
-            },
+            } => {
+                self.offset.pages(cpu, pfn, order);
+                Event::PageAlloc {
+                    pfn,
+                    order,
+                    migratetype,
+                }
+            }
             What::PageFree { pfn, order } => Event::PageFree { pfn, order },
             What::Internal => {
                 self.gathered.internal += 1;

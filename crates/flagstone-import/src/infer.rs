@@ -1,38 +1,50 @@
 //! Streams merged by time, and what no event tells.
 //!
 //! Kernels free objects without an event: in bulk, and after a grace period. An allocation at an address
-//! that is in use shows that; the missing free goes before it. Objects older than the recording are told
-//! by their frees: where such an event names its cache, or another object of the same page has one, the
-//! object is allocated at the trace's beginning. All of it is counted.
+//! that is in use shows that, and so does a page that is given back. Slabs that stood when the recording began are
+//! made at its beginning, as far as their objects have events. slabs.rs infers; all of it is counted.
 
 use crate::gather::Gathered;
-use crate::{Error, Format, LIVE_MAX, Options, kmalloc};
+use crate::slabs::{Finished, Shape, Slabs};
+use crate::{Error, Format, Options, kmalloc};
 use flagstone_trace::header::{Cache, Level, SCHEMA};
 use flagstone_trace::index::StreamId;
 use flagstone_trace::write::Writer;
 use flagstone_trace::{Event, Header, Process, Request, Trace};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::BufWriter;
 
-/// Bits of an address within a page, as far as slabs go: no slab is smaller.
-const PAGE_SHIFT: u32 = 12;
+/// What /proc/slabinfo said before and after, by the names of caches.
+struct Told {
+    before: HashMap<String, Slab>,
+    after: HashMap<String, Slab>,
+}
 
-/// Whose the objects older than the trace are.
-const FIRST: StreamId = StreamId {
-    process: 0,
-    image: 0,
-    stream: 1,
-};
+impl Told {
+    fn of(options: &Options) -> Self {
+        let empty = (String::new(), String::new());
+        let (before, after) = options.slabs.as_ref().unwrap_or(&empty);
+        Self {
+            before: slabinfo(before),
+            after: slabinfo(after),
+        }
+    }
 
-#[derive(Default)]
-struct Found {
-    live: HashSet<u64>,
-    inferred: u64,
-    unknown: u64,
-    /// Objects older than the trace whose cache is known, in the order of their frees.
-    older: Vec<(u64, u32)>,
-    first: u64,
+    /// A cache's name as this kernel has it.
+    fn name(&self, name: &str) -> String {
+        let name = match kmalloc::plain(name) {
+            Some(plain) if !self.before.contains_key(name) && self.before.contains_key(&plain) => {
+                plain
+            }
+            _ => name.to_owned(),
+        };
+        clean(&name, 128)
+    }
+
+    fn slab(&self, name: &str) -> Option<&Slab> {
+        self.after.get(name).or_else(|| self.before.get(name))
+    }
 }
 
 /// Writes the trace; the sentence about it, and its file.
@@ -42,12 +54,13 @@ pub fn write(
     out: File,
 ) -> Result<(String, BufWriter<File>), Error> {
     let streams = Trace::open(gathered.file.path())?;
-    let mut found = Found::default();
-    if gathered.format.is_kernel() {
-        found.look(&streams)?;
-    }
-    let line = found.summary(gathered);
-    let header = header(gathered, options, &found, &line);
+    let told = Told::of(options);
+    let (found, first) = match gathered.format.is_kernel() {
+        true => look(gathered, &streams, &told)?,
+        false => (Slabs::new(None).finish(&[]), 0),
+    };
+    let line = summary(gathered, &found);
+    let header = header(gathered, &told, &found, &line);
     let mut writer = Writer::new(BufWriter::new(out), &header).map_err(Error::Output)?;
     writer
         .process(&Process {
@@ -59,125 +72,106 @@ pub fn write(
         let cpu = stream.stream - 1;
         writer.event(stream, cpu, ns, event).map_err(Error::Output)
     };
-    for (address, site) in &found.older {
-        let size = gathered.caches[*site as usize - 1].1;
+    let size = |site: u32| gathered.caches[site as usize - 1].1;
+    for slab in &found.start {
         let request = Request {
-            size,
-            site: *site,
+            size: size(slab.cache),
+            site: slab.cache,
             ..Request::default()
         };
-        let address = *address;
-        put(
-            &mut writer,
-            FIRST,
-            found.first,
-            &Event::Alloc { address, request },
-        )?;
+        for &address in &slab.objects {
+            let event = Event::Alloc { address, request };
+            put(&mut writer, slab.stream, first.saturating_sub(2), &event)?;
+        }
     }
-    let mut live: HashSet<u64> = found.older.iter().map(|(address, _)| *address).collect();
+    for slab in &found.start {
+        for &address in &slab.free {
+            let event = Event::Free { address };
+            put(&mut writer, slab.stream, first.saturating_sub(1), &event)?;
+        }
+    }
+    let mut inserts = found.inserts.iter().peekable();
     let mut merged = streams.merged(|_| true);
     while let Some((ns, stream, event)) = merged.next()? {
-        match event {
-            Event::Touched { .. } => continue,
-            Event::Alloc { address, .. } => {
-                if !live.insert(address) && gathered.format.is_kernel() {
-                    put(&mut writer, stream, ns, &Event::Free { address })?;
-                }
+        while let Some(insert) = inserts.next_if(|insert| insert.ns <= ns) {
+            let mut event = insert.event;
+            if let Event::Alloc { request, .. } = &mut event {
+                request.size = size(request.site);
             }
-            Event::Free { address } => {
-                live.remove(&address);
-            }
-            _ => {}
+            put(&mut writer, insert.stream, insert.ns, &event)?;
         }
-        put(&mut writer, stream, ns, &event)?;
+        if !matches!(event, Event::Touched { .. }) {
+            put(&mut writer, stream, ns, &event)?;
+        }
     }
     let file = writer.finish().map_err(Error::Output)?;
     Ok((line, file))
 }
 
-impl Found {
-    /// Reads all of it once: which frees are missing, and which objects are older.
-    fn look(&mut self, streams: &Trace) -> Result<(), Error> {
-        let mut caches: HashMap<u64, u32> = HashMap::new();
-        let mut named: HashMap<StreamId, u32> = HashMap::new();
-        let mut strangers: Vec<(u64, u32)> = Vec::new();
-        let mut seen: HashSet<u64> = HashSet::new();
-        let mut merged = streams.merged(|_| true);
-        let mut first = None;
-        while let Some((ns, stream, event)) = merged.next()? {
-            first.get_or_insert(ns);
-            match event {
-                Event::Touched { bytes } => {
-                    named.insert(stream, bytes as u32);
-                }
-                Event::Alloc { address, request } => {
-                    self.inferred += u64::from(!self.live.insert(address));
-                    if request.site > 0 {
-                        caches.insert(address >> PAGE_SHIFT, request.site);
-                    }
-                }
-                Event::Free { address } => {
-                    let site = named.remove(&stream).unwrap_or(0);
-                    if site > 0 {
-                        caches.insert(address >> PAGE_SHIFT, site);
-                    }
-                    // An address that was freed before is no older object: its allocation is missing.
-                    let freed = !seen.insert(address);
-                    if !self.live.remove(&address) {
-                        match freed {
-                            true => self.unknown += 1,
-                            false => strangers.push((address, site)),
-                        }
-                    }
-                }
-                _ => {}
+/// Reads all of it once: what has no event, and what was there before; the time of the first event.
+fn look(gathered: &Gathered, streams: &Trace, told: &Told) -> Result<(Finished, u64), Error> {
+    let mut slabs = Slabs::new(gathered.offset);
+    let mut named: HashMap<StreamId, u32> = HashMap::new();
+    let mut merged = streams.merged(|_| true);
+    let mut first = None;
+    while let Some((ns, stream, event)) = merged.next()? {
+        first.get_or_insert(ns);
+        match event {
+            Event::Touched { bytes } => {
+                named.insert(stream, bytes as u32);
             }
-            if self.live.len().max(seen.len()).max(caches.len()) > LIVE_MAX {
-                return Err(Error::Foreign(format!(
-                    "more than {LIVE_MAX} objects; record for a shorter time"
-                )));
+            Event::Alloc { address, request } => slabs.alloc(ns, stream, address, request.site),
+            Event::Free { address } => {
+                let site = named.remove(&stream).unwrap_or(0);
+                slabs.free(ns, stream, address, site);
             }
+            Event::PageAlloc { pfn, order, .. } => slabs.pages(ns, stream, pfn, order, false),
+            Event::PageFree { pfn, order } => slabs.pages(ns, stream, pfn, order, true),
+            _ => {}
         }
-        self.first = first.unwrap_or(0);
-        for (address, site) in strangers {
-            let site = match site {
-                0 => caches.get(&(address >> PAGE_SHIFT)).copied().unwrap_or(0),
-                site => site,
-            };
-            match site {
-                0 => self.unknown += 1,
-                site => self.older.push((address, site)),
-            }
-        }
-        self.live = HashSet::new();
-        Ok(())
+        slabs.checked()?;
     }
+    let shape = |(name, _): &(String, u64)| {
+        told.slab(&told.name(name))
+            .map_or_else(Shape::default, |slab| Shape {
+                object_size: slab.object_size,
+                objects: slab.objects_per_slab,
+                pages: slab.pages_per_slab,
+            })
+    };
+    let shapes: Vec<Shape> = gathered.caches.iter().map(shape).collect();
+    Ok((slabs.finish(&shapes), first.unwrap_or(0)))
+}
 
-    fn summary(&self, gathered: &Gathered) -> String {
-        let about = &gathered.about;
-        if gathered.format == Format::Heaptrack {
-            return format!(
-                "{} events; {} lines that tell of no block; {} times that went backwards",
-                gathered.events, about.others, about.backwards
-            );
-        }
-        format!(
-            "{} kernel events of {} caches on {} CPUs; {} frees without an event, inferred where their \
-             address was allocated again; {} objects older than the trace, known by their frees; {} frees \
-             of objects older than the trace whose cache nothing tells; {} events of the allocator's own \
-             moves, {} others; {} lost by the recorder; {} times that went backwards",
-            gathered.events,
-            gathered.caches.len(),
-            gathered.cpus,
-            self.inferred,
-            self.older.len(),
-            self.unknown,
-            gathered.internal,
-            about.others,
-            gathered.lost,
-            about.backwards
-        )
+fn summary(gathered: &Gathered, found: &Finished) -> String {
+    let about = &gathered.about;
+    if gathered.format == Format::Heaptrack {
+        return format!(
+            "{} events; {} lines that tell of no block; {} times that went backwards",
+            gathered.events, about.others, about.backwards
+        );
     }
+    let counts = found.counts;
+    format!(
+        "{} kernel events of {} caches on {} CPUs; frees without an event: {} inferred where their address \
+         was allocated again, {} where their slab's pages were given back; {} allocations without an event, \
+         inferred by their frees; {} objects older than the trace, of {} slabs; {} frees of objects whose \
+         cache nothing tells; {} events of the allocator's own moves, {} others; {} lost by the recorder; {} \
+         times that went backwards",
+        gathered.events,
+        gathered.caches.len(),
+        gathered.cpus,
+        counts.reused,
+        counts.emptied,
+        counts.bulk,
+        counts.older,
+        found.start.len(),
+        counts.unknown,
+        gathered.internal,
+        about.others,
+        gathered.lost,
+        about.backwards
+    )
 }
 
 fn name(gathered: &Gathered) -> String {
@@ -199,39 +193,33 @@ fn clean(text: &str, most: usize) -> String {
         .collect()
 }
 
-fn header(gathered: &Gathered, options: &Options, found: &Found, line: &str) -> Header {
+fn header(gathered: &Gathered, told: &Told, found: &Finished, line: &str) -> Header {
     let about = &gathered.about;
     let mut notes = vec![format!("{line}.")];
     notes.extend(about.notes.iter().cloned());
     let kernel = gathered.format.is_kernel();
-    let empty = (String::new(), String::new());
-    let (before, after) = options.slabs.as_ref().unwrap_or(&empty);
-    let (before, after) = (slabinfo(before), slabinfo(after));
-    let called = |name: &str| match kmalloc::plain(name) {
-        Some(plain) if !before.contains_key(name) && before.contains_key(&plain) => plain,
-        _ => name.to_owned(),
-    };
-    let mut older: HashMap<u32, u64> = HashMap::new();
-    for (_, site) in &found.older {
-        *older.entry(*site).or_default() += 1;
+    let mut older: HashMap<u32, (u64, u64)> = HashMap::new();
+    for slab in &found.start {
+        let (objects, free) = older.entry(slab.cache).or_default();
+        *objects += slab.objects.len() as u64;
+        *free += slab.free.len() as u64;
     }
-    let caches = gathered
-        .caches
-        .iter()
-        .enumerate()
-        .map(|(index, (name, size))| {
-            let name = clean(&called(name), 128);
-            let slab = after.get(&name).or_else(|| before.get(&name));
-            Cache {
-                object_size: slab.map_or(*size, |slab| slab.object_size),
-                objects_per_slab: slab.map_or(0, |slab| slab.objects_per_slab),
-                pages_per_slab: slab.map_or(0, |slab| slab.pages_per_slab),
-                older: older.get(&(index as u32 + 1)).copied().unwrap_or(0),
-                before: before.get(&name).map(|slab| slab.level),
-                after: after.get(&name).map(|slab| slab.level),
-                name,
-            }
-        });
+    let caches = gathered.caches.iter().enumerate();
+    let caches = caches.map(|(index, (name, size))| {
+        let name = told.name(name);
+        let slab = told.slab(&name);
+        let (older, older_free) = older.get(&(index as u32 + 1)).copied().unwrap_or((0, 0));
+        Cache {
+            object_size: slab.map_or(*size, |slab| slab.object_size),
+            objects_per_slab: slab.map_or(0, |slab| slab.objects_per_slab),
+            pages_per_slab: slab.map_or(0, |slab| slab.pages_per_slab),
+            older,
+            older_free,
+            before: told.before.get(&name).map(|slab| slab.level),
+            after: told.after.get(&name).map(|slab| slab.level),
+            name,
+        }
+    });
     let caches: Vec<Cache> = caches.collect();
     Header {
         schema: SCHEMA.into(),

@@ -26,6 +26,7 @@ mod perf;
 mod perf_samples;
 pub mod probe;
 mod ring;
+mod slabs;
 mod text;
 mod told;
 

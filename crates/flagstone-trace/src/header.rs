@@ -58,9 +58,12 @@ pub struct Cache {
     /// Pages of a slab; zero if nobody looked.
     #[serde(default)]
     pub pages_per_slab: u32,
-    /// Objects that the trace allocates at its beginning because it frees them later.
+    /// Objects that the trace allocates at its beginning: those of slabs that stood then.
     #[serde(default)]
     pub older: u64,
+    /// Those of them that it gives back at once: they were free then.
+    #[serde(default)]
+    pub older_free: u64,
     /// When recording began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<Level>,

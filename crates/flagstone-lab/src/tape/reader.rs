@@ -76,6 +76,8 @@ pub(super) struct Reader {
     trace: Arc<Trace>,
     file: String,
     pub maker: Maker,
+    /// When the trace begins, until a later event comes.
+    begins: Option<u64>,
 }
 
 /// Events become steps here.
@@ -97,13 +99,16 @@ pub(super) struct Maker {
     made: VecDeque<(usize, Step)>,
     /// What of a kernel's caches is still to be filled.
     filling: VecDeque<Filling>,
+    /// What of them is given back when all slabs of the beginning stand.
+    holes: VecDeque<Filling>,
 }
 
 /// A cache that is filled before the trace begins.
 struct Filling {
     cache: u16,
-    /// Objects taken, and how many of them are given back.
+    /// Objects taken, the first of them, and how many of them are given back.
     objects: u64,
+    first: u64,
     holes: u64,
 }
 
@@ -114,13 +119,17 @@ impl Steps for Reader {
                 return Ok(Some(step));
             }
             if let Some(filling) = self.maker.filling.pop_front() {
-                self.maker.fill(&filling);
+                self.maker.fill(filling);
                 continue;
             }
             let told = |error: Error| format!("{}: {error}", self.file);
             let Some((time, stream, event)) = self.merged.next().map_err(told)? else {
                 return Ok(None);
             };
+            if self.begins.is_some_and(|begins| time > begins) {
+                self.begins = None;
+                self.maker.all_stand();
+            }
             if !self.maker.rules.part.contains(&time) {
                 continue;
             }
@@ -151,6 +160,7 @@ impl Reader {
             blocks: 0,
             made: VecDeque::new(),
             filling: VecDeque::new(),
+            holes: VecDeque::new(),
             rules,
         };
         if maker.rules.kernel {
@@ -158,11 +168,14 @@ impl Reader {
                 maker.start(index as u32 + 1, cache)?;
             }
         }
+        let times = trace.streams().iter().map(|stream| stream.times.0);
+        let begins = times.min().filter(|_| !maker.filling.is_empty());
         Ok(Self {
             merged: Merged::of(Arc::clone(&trace), |_| true),
             trace,
             file: recording.file.clone(),
             maker,
+            begins,
         })
     }
 }
@@ -302,39 +315,63 @@ impl Maker {
             return Ok(());
         };
         let number = self.named((site, 0), cache.name.clone(), size)?;
+        // Slabs of the trace are made at its beginning, with what is free on them.
         let holes = level.objects.saturating_sub(level.active);
         self.filling.push_back(Filling {
             cache: number,
-            // Objects that the trace allocates at its beginning fill holes.
             objects: level.objects.saturating_sub(cache.older).min(FILLED_MAX),
-            holes,
+            first: 0,
+            holes: holes.saturating_sub(cache.older_free),
         });
         Ok(())
     }
 
-    /// Takes a cache's objects and gives some back, no two neighbours' fates alike.
-    fn fill(&mut self, filling: &Filling) {
-        let (cache, first) = (filling.cache, self.blocks);
-        let at = (0.0, 0);
+    /// Takes a cache's objects.
+    fn fill(&mut self, mut filling: Filling) {
+        filling.first = self.blocks;
         for _ in 0..filling.objects {
-            self.taken(at, Held::Object(cache));
+            self.taken((0.0, 0), Held::Object(filling.cache));
         }
+        self.holes.push_back(filling);
+    }
+
+    /// All slabs of the beginning are made. Gives back what is free on those of which no event tells, and
+    /// holds all tasks until that is done: a slab of one task must not fill another's holes.
+    fn all_stand(&mut self) {
+        self.wait_for_each_other(|task| (task, 0));
+        while let Some(filling) = self.holes.pop_front() {
+            self.give_holes(&filling);
+        }
+        self.wait_for_each_other(|task| (0, task));
+        // The trace's first pause begins with the trace.
+        self.last_ns.fill(f64::NAN);
+    }
+
+    /// The second task of each pair waits for the first: a page crosses between them.
+    fn wait_for_each_other(&mut self, pair: impl Fn(usize) -> (usize, usize)) {
+        for task in 1..self.rules.tasks {
+            let (first, second) = pair(task);
+            let page = self.taken((0.0, first), Held::Order(0));
+            self.given((0.0, second), page);
+        }
+    }
+
+    /// Gives some of a cache's objects back, no two neighbours' fates alike.
+    fn give_holes(&mut self, filling: &Filling) {
         let (mut holes, mut left) = (filling.holes.min(filling.objects), filling.objects);
         let mut chance = 0x9e37_79b9_7f4a_7c15_u64;
-        for number in first..self.blocks {
+        for number in filling.first..filling.first + filling.objects {
             chance = chance
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1_442_695_040_888_963_407);
             // So many of those that are left, each as likely as the others.
             if (chance >> 33) % left < holes {
-                let what = Held::Object(cache);
-                self.given(at, Block { number, what });
+                let what = Held::Object(filling.cache);
+                self.given((0.0, 0), Block { number, what });
                 holes -= 1;
             }
             left -= 1;
         }
-        // The trace's first pause begins with the trace.
-        self.last_ns[0] = f64::NAN;
     }
 
     fn taken(&mut self, at: (f64, usize), what: Held) -> Block {

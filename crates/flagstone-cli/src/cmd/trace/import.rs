@@ -25,6 +25,9 @@ pub struct Args {
     /// The trace file
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
+    /// A kernel's /proc/slabinfo before and after the recording, as two files
+    #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"])]
+    slabinfo: Vec<PathBuf>,
 }
 
 /// Imports a recording.
@@ -32,12 +35,16 @@ pub struct Args {
 /// # Errors
 /// A usage failure for a file that cannot be read or written, or has no event.
 pub fn run(args: &Args) -> Outcome {
-    import(
-        &args.file,
-        &args.output,
-        &Options::default(),
-        "trace import",
-    )?;
+    let told = |file: &Path| {
+        std::fs::read_to_string(file)
+            .map_err(|error| Failure::Usage(format!("trace import: {}: {error}", file.display())))
+    };
+    let slabs = match &args.slabinfo[..] {
+        [before, after] => Some((told(before)?, told(after)?)),
+        _ => None,
+    };
+    let options = Options { slabs };
+    import(&args.file, &args.output, &options, "trace import")?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,0 +1,120 @@
+//! Slabs of a made-up kernel: what is inferred, and where it is put.
+
+use super::*;
+
+/// Pages between an object's page and its page frame: a direct map at 0xffff_8880_0000_0000.
+const APART: u64 = 0x000f_fff8_8800_0000;
+
+const CPU: [StreamId; 2] = [
+    StreamId {
+        process: 0,
+        image: 0,
+        stream: 1,
+    },
+    StreamId {
+        process: 0,
+        image: 0,
+        stream: 2,
+    },
+];
+
+/// Two objects of 2048 bytes to a slab of a page.
+const SHAPE: Shape = Shape {
+    object_size: 2048,
+    objects: 2,
+    pages: 1,
+};
+
+/// Object `at` of page frame `pfn`.
+fn object(pfn: u64, at: u64) -> u64 {
+    ((APART + pfn) << PAGE_SHIFT) + at * 2048
+}
+
+#[test]
+fn the_offset_is_found_by_votes_and_not_among_hashed_addresses() {
+    let mut offset = Offset::default();
+    for pfn in [7, 90, 0x4_1000] {
+        offset.pages(0, pfn, 1);
+        offset.object(0, object(pfn + 1, 1));
+        offset.object(1, object(3, 0));
+    }
+    assert_eq!(offset.found(), Some(APART));
+    let mut hashed = Offset::default();
+    let mut address = 0x1234_5678_9abc_u64;
+    for pfn in 0..10_000 {
+        address = address.wrapping_mul(6_364_136_223_846_793_005) | 1;
+        hashed.pages(0, pfn * 8, 0);
+        hashed.object(0, address >> 16);
+    }
+    assert_eq!(hashed.found(), None);
+}
+
+#[test]
+fn a_page_that_is_given_back_frees_what_lives_on_it() {
+    let mut slabs = Slabs::new(Some(APART));
+    slabs.pages(10, CPU[0], 5, 0, false);
+    slabs.alloc(20, CPU[0], object(5, 0), 1);
+    slabs.alloc(30, CPU[0], object(5, 1), 1);
+    slabs.free(40, CPU[0], object(5, 1), 1);
+    slabs.pages(120, CPU[1], 5, 0, true);
+    let found = slabs.finish(&[SHAPE]);
+    let free = Insert {
+        ns: 70,
+        stream: CPU[1],
+        event: Event::Free {
+            address: object(5, 0),
+        },
+    };
+    assert_eq!(found.inserts, [free], "in the middle between 20 and 120");
+    assert_eq!((found.counts.emptied, found.counts.reused), (1, 0));
+    assert!(found.start.is_empty(), "the slab is the trace's own");
+}
+
+#[test]
+fn an_address_that_is_allocated_again_was_freed_half_way() {
+    let mut slabs = Slabs::new(None);
+    slabs.alloc(20, CPU[0], object(5, 0), 1);
+    slabs.alloc(40, CPU[1], object(5, 0), 1);
+    let found = slabs.finish(&[Shape::default()]);
+    assert_eq!((found.inserts[0].ns, found.inserts.len()), (30, 1));
+    assert_eq!(found.counts.reused, 1);
+}
+
+#[test]
+fn what_a_slab_of_the_trace_frees_unasked_was_allocated_in_bulk() {
+    let mut slabs = Slabs::new(Some(APART));
+    slabs.pages(10, CPU[0], 5, 0, false);
+    slabs.alloc(20, CPU[0], object(5, 0), 1);
+    slabs.free(30, CPU[0], object(5, 1), 0);
+    let found = slabs.finish(&[SHAPE]);
+    let Event::Alloc { address, request } = found.inserts[0].event else {
+        panic!("an allocation");
+    };
+    assert_eq!((address, request.site), (object(5, 1), 1));
+    assert_eq!((found.inserts[0].ns, found.counts.bulk), (29, 1));
+}
+
+#[test]
+fn older_slabs_are_made_whole_with_what_was_free_on_them() {
+    let mut slabs = Slabs::new(Some(APART));
+    // Page 8: used, and free; CPU 1 goes on with page 9, whose second object no event tells of.
+    slabs.alloc(10, CPU[1], object(8, 1), 1);
+    slabs.free(20, CPU[0], object(8, 0), 0);
+    slabs.alloc(30, CPU[1], object(9, 0), 1);
+    // Page 7: given back, so its second object was free.
+    slabs.free(40, CPU[0], object(7, 0), 1);
+    slabs.pages(50, CPU[0], 7, 0, true);
+    let found = slabs.finish(&[SHAPE]);
+    let told: Vec<_> = found
+        .start
+        .iter()
+        .map(|slab| (slab.stream, slab.objects.len(), slab.free.clone()))
+        .collect();
+    let expected = [
+        (CPU[0], 2, vec![object(7, 1)]),
+        (CPU[1], 2, vec![object(9, 0), object(9, 1)]),
+        (CPU[1], 2, vec![object(8, 1)]),
+    ];
+    assert_eq!(told, expected, "what is used first is made last");
+    assert!(found.inserts.is_empty());
+}
