@@ -14,6 +14,7 @@
 
 use crate::input::{Input, number};
 use crate::{Error, What, kmalloc};
+use flagstone_trace::Move;
 use std::collections::HashMap;
 
 /// Most bytes of one format's text. The longest of Linux 6.18 has 17 KiB.
@@ -41,7 +42,9 @@ enum Kind {
     Free,
     PageAlloc,
     PageFree,
-    Internal,
+    Refill,
+    Drain,
+    Batched,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -51,7 +54,7 @@ struct Layout {
 }
 
 /// Fields that are looked at.
-const FIELDS: [&str; 8] = [
+const FIELDS: [&str; 9] = [
     "ptr",
     "name",
     "bytes_req",
@@ -60,6 +63,7 @@ const FIELDS: [&str; 8] = [
     "pfn",
     "order",
     "migratetype",
+    "percpu_refill",
 ];
 
 /// The formats of allocation events, by number.
@@ -143,7 +147,17 @@ impl Formats {
                 pfn: get("pfn")?,
                 order: order(get("order")).unwrap_or(0),
             },
-            Kind::Internal => What::Internal,
+            Kind::Refill | Kind::Drain | Kind::Batched => What::PageMove {
+                what: match layout.kind {
+                    Kind::Refill if get("percpu_refill") == Some(1) => Move::Refill,
+                    Kind::Refill => Move::Zone,
+                    Kind::Drain => Move::Drain,
+                    _ => Move::Batched,
+                },
+                pfn: get("pfn").filter(|pfn| *pfn != u64::MAX)?,
+                order: order(get("order")).unwrap_or(0),
+                migratetype: get("migratetype").unwrap_or(0).min(255) as u8,
+            },
         })
     }
 }
@@ -189,11 +203,11 @@ fn layout(text: &str) -> Option<(u16, Layout)> {
         "kmalloc" | "kmalloc_node" => (Kind::Kmalloc, &["ptr", "bytes_req", "bytes_alloc"]),
         "kmem_cache_free" | "kfree" => (Kind::Free, &["ptr"]),
         "mm_page_alloc" => (Kind::PageAlloc, &["pfn", "order"]),
-        // A page freed in a batch is told by `mm_page_free` as well.
         "mm_page_free" => (Kind::PageFree, &["pfn"]),
-        "mm_page_free_batched" | "mm_page_pcpu_drain" | "mm_page_alloc_zone_locked" => {
-            (Kind::Internal, &[])
-        }
+        // A page freed in a batch is told by `mm_page_free` as well.
+        "mm_page_free_batched" => (Kind::Batched, &["pfn"]),
+        "mm_page_pcpu_drain" => (Kind::Drain, &["pfn"]),
+        "mm_page_alloc_zone_locked" => (Kind::Refill, &["pfn"]),
         _ => return None,
     };
     let fields: HashMap<_, _> = text.lines().filter_map(field).collect();

@@ -37,7 +37,7 @@ pub struct Gathered {
     /// Caches, from number 1, with the bytes of an object.
     pub caches: Vec<(String, u64)>,
     pub events: u64,
-    /// Moves within the allocator, which are left out.
+    /// Moves within the page allocator.
     pub internal: u64,
     pub lost: u64,
     pub cpus: u32,
@@ -184,9 +184,20 @@ impl Sink for Gather {
                 }
             }
             What::PageFree { pfn, order } => Event::PageFree { pfn, order },
-            What::Internal => {
+            What::PageMove {
+                what,
+                pfn,
+                order,
+                migratetype,
+            } => {
                 self.gathered.internal += 1;
-                return Ok(());
+                let event = Event::PageMove {
+                    what,
+                    pfn,
+                    order,
+                    migratetype,
+                };
+                return self.write(cpu, ns, &event);
             }
             What::Lost(count) => {
                 self.gathered.lost = self.gathered.lost.saturating_add(count);

@@ -6,7 +6,7 @@
 
 use crate::gather::Gathered;
 use crate::slabs::{Finished, Shape, Slabs};
-use crate::{Error, Format, Options, kmalloc};
+use crate::{Error, Format, Options, kmalloc, zoneinfo};
 use flagstone_trace::header::{Cache, Level, SCHEMA};
 use flagstone_trace::index::StreamId;
 use flagstone_trace::write::Writer;
@@ -60,7 +60,7 @@ pub fn write(
         false => (Slabs::new(None).finish(&[]), 0),
     };
     let line = summary(gathered, &found);
-    let header = header(gathered, &told, &found, &line);
+    let header = header(gathered, options, &told, &found, &line);
     let mut writer = Writer::new(BufWriter::new(out), &header).map_err(Error::Output)?;
     writer
         .process(&Process {
@@ -156,7 +156,7 @@ fn summary(gathered: &Gathered, found: &Finished) -> String {
         "{} kernel events of {} caches on {} CPUs; frees without an event: {} inferred where their address \
          was allocated again, {} where their slab's pages were given back; {} allocations without an event, \
          inferred by their frees; {} objects older than the trace, of {} slabs; {} frees of objects whose \
-         cache nothing tells; {} events of the allocator's own moves, {} others; {} lost by the recorder; {} \
+         cache nothing tells; {} moves of pages, {} others; {} lost by the recorder; {} \
          times that went backwards",
         gathered.events,
         gathered.caches.len(),
@@ -193,7 +193,13 @@ fn clean(text: &str, most: usize) -> String {
         .collect()
 }
 
-fn header(gathered: &Gathered, told: &Told, found: &Finished, line: &str) -> Header {
+fn header(
+    gathered: &Gathered,
+    options: &Options,
+    told: &Told,
+    found: &Finished,
+    line: &str,
+) -> Header {
     let about = &gathered.about;
     let mut notes = vec![format!("{line}.")];
     notes.extend(about.notes.iter().cloned());
@@ -247,6 +253,10 @@ fn header(gathered: &Gathered, told: &Told, found: &Finished, line: &str) -> Hea
         sites: caches.iter().map(|cache| cache.name.clone()).collect(),
         notes,
         caches,
+        zones: options
+            .zones
+            .as_ref()
+            .map_or_else(Vec::new, |(before, after)| zoneinfo::zones(before, after)),
     }
 }
 

@@ -29,8 +29,10 @@ mod ring;
 mod slabs;
 mod text;
 mod told;
+mod zoneinfo;
 
 pub use detect::Format;
+pub use text::{BEGUN, ENDED};
 pub use told::{About, Sink, What};
 
 use input::Source;
@@ -101,6 +103,8 @@ pub struct Summary {
 pub struct Options {
     /// A kernel's caches before and after, as /proc/slabinfo had them.
     pub slabs: Option<(String, String)>,
+    /// Its zones before and after, as /proc/zoneinfo had them.
+    pub zones: Option<(String, String)>,
 }
 
 /// Reads a recording and writes it as a trace.

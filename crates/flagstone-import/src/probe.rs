@@ -19,7 +19,7 @@ impl Sink for Count {
             What::Alloc { pointer, given, .. } => pointer ^ given,
             What::Free { pointer, .. } => pointer,
             What::PageAlloc { pfn, .. } | What::PageFree { pfn, .. } => pfn,
-            What::Internal => 0,
+            What::PageMove { pfn, .. } => pfn,
             What::Lost(count) => count,
         };
         self.sum = self

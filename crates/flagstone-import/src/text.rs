@@ -9,7 +9,14 @@
 //! Fields are found by name, so kernels that add or reorder fields are read too.
 
 use crate::input::Source;
+use crate::slabs::PAGE_SHIFT;
 use crate::{About, Error, Sink, What, kmalloc, packed};
+use flagstone_trace::Move;
+
+/// What a recorder writes to `trace_marker` when it has read /proc/zoneinfo, and before it reads it again.
+pub const BEGUN: &str = "flagstone: pagesets read";
+/// The second of them.
+pub const ENDED: &str = "flagstone: pagesets to be read";
 
 /// One kernel event.
 #[derive(Clone, PartialEq, Debug)]
@@ -104,6 +111,21 @@ fn event<'a>(name: &str, fields: &'a str) -> Option<What<'a>> {
         )
     };
     let order = || number("order").map(|order| order.min(15) as u8);
+    let migratetype = || number("migratetype").unwrap_or(0).min(255) as u8;
+    let moved = |what| {
+        Some(What::PageMove {
+            what,
+            pfn: pointer(field("pfn")?)?,
+            order: order().unwrap_or(0),
+            migratetype: migratetype(),
+        })
+    };
+    let plain = |what, pfn| What::PageMove {
+        what,
+        pfn,
+        order: 0,
+        migratetype: 0,
+    };
     Some(match name {
         "kmem_cache_alloc" | "kmem_cache_alloc_node" | "kmalloc" | "kmalloc_node" => What::Alloc {
             pointer: pointer(field("ptr")?)?,
@@ -125,16 +147,32 @@ fn event<'a>(name: &str, fields: &'a str) -> Option<What<'a>> {
         "mm_page_alloc" => What::PageAlloc {
             pfn: pointer(field("pfn")?)?,
             order: order()?,
-            migratetype: number("migratetype").unwrap_or(0).min(255) as u8,
+            migratetype: migratetype(),
         },
         "mm_page_free" => What::PageFree {
             pfn: pointer(field("pfn")?)?,
             order: order().unwrap_or(0),
         },
+        "mm_page_alloc_zone_locked" => match number("percpu_refill") {
+            Some(1) => moved(Move::Refill)?,
+            _ => moved(Move::Zone)?,
+        },
+        "mm_page_pcpu_drain" => moved(Move::Drain)?,
         // A page freed in a batch is told by `mm_page_free` as well.
-        "mm_page_free_batched" | "mm_page_pcpu_drain" | "mm_page_alloc_zone_locked" => {
-            What::Internal
+        "mm_page_free_batched" => moved(Move::Batched)?,
+        // Pages of kernel stacks are taken in bulk, right after their addresses; one of these has no page.
+        "alloc_vmap_area" => plain(
+            Move::Bulk,
+            (number("size")? >> PAGE_SHIFT).saturating_sub(1),
+        ),
+        "workqueue_execute_start" if fields.trim_end().ends_with("function vmstat_update") => {
+            plain(Move::Decay, 0)
         }
+        "tracing_mark_write" => match fields.trim() {
+            BEGUN => plain(Move::Begun, 0),
+            ENDED => plain(Move::Ended, 0),
+            _ => return None,
+        },
         _ => return None,
     })
 }

@@ -1,6 +1,7 @@
 //! What a recording tells, whatever its format.
 
 use crate::Error;
+use flagstone_trace::Move;
 
 /// One event as a reader found it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,7 +41,16 @@ pub enum What<'a> {
         order: u8,
     },
     /// Pages between a pageset and its zone: what the allocator does itself.
-    Internal,
+    PageMove {
+        /// What happens.
+        what: Move,
+        /// First page frame.
+        pfn: u64,
+        /// Order of the block.
+        order: u8,
+        /// Migrate type of its list.
+        migratetype: u8,
+    },
     /// Events that the recorder had no room for.
     Lost(u64),
 }

@@ -257,6 +257,9 @@ fn row(event: &Event) -> (&'static str, Row) {
         ),
         Event::PageAlloc { pfn, order, .. } => ("page-alloc", pages(pfn, order)),
         Event::PageFree { pfn, order } => ("page-free", pages(pfn, order)),
+        Event::PageMove {
+            what, pfn, order, ..
+        } => (what.name(), pages(pfn, order)),
         Event::Touched { bytes } => ("touched", sized(bytes)),
         Event::Cpu { cpu } => ("cpu", sized(u64::from(cpu))),
         Event::Fork { child } => ("fork", sized(u64::from(child))),

@@ -1,6 +1,6 @@
 //! Decoding one chunk. Never trusts what it reads.
 
-use crate::event::{Event, FAR, Recent, Request, flag, tag};
+use crate::event::{Event, FAR, Move, Recent, Request, flag, tag};
 use crate::varint::{get, unzigzag};
 
 /// A chunk that no recorder wrote: where in its payload, and what is wrong.
@@ -91,6 +91,18 @@ impl<'a> Decoder<'a> {
                 pfn: self.frame()?,
                 order: high,
             },
+            tag::PAGE_MOVE => {
+                let place = self.small()?;
+                let what = *Move::ALL
+                    .get(usize::from(high))
+                    .ok_or_else(|| self.damage("no move of pages is called so"))?;
+                Event::PageMove {
+                    what,
+                    order: (place & 15) as u8,
+                    migratetype: (place >> 4).min(255) as u8,
+                    pfn: self.frame()?,
+                }
+            }
             tag::FORK => Event::Fork {
                 child: self.small()?,
             },

@@ -147,6 +147,20 @@ impl Encoder {
             Event::PageFree { pfn, order } => {
                 (tag::PAGE_FREE | order << 4, self.frame(buffer, at, pfn))
             }
+            Event::PageMove {
+                what,
+                pfn,
+                order,
+                migratetype,
+            } => {
+                at = put(
+                    buffer,
+                    at,
+                    u64::from(migratetype) << 4 | u64::from(order & 15),
+                );
+                let tag = tag::PAGE_MOVE | (what as u8) << 4;
+                (tag, self.frame(buffer, at, pfn))
+            }
             Event::Fork { child } => (tag::FORK, put(buffer, at, u64::from(child))),
             Event::Exit => (tag::EXIT, at),
             Event::Lost { count } => (tag::LOST, put(buffer, at, count)),

@@ -13,6 +13,57 @@ pub struct Request {
     pub site: u32,
 }
 
+/// What a kernel's page allocator does itself, or what a recording says of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Move {
+    /// A block leaves its zone for a pageset.
+    Refill,
+    /// A block leaves its zone by itself.
+    Zone,
+    /// A block leaves a pageset for its zone.
+    Drain,
+    /// A page whose free was told before goes to its pageset now.
+    Batched,
+    /// So many pages follow without an event of their own; the number is in place of a page frame.
+    Bulk,
+    /// The CPU's pagesets decay, as they do once a second.
+    Decay,
+    /// The state of the pagesets in the header was read before this.
+    Begun,
+    /// It is read after this.
+    Ended,
+}
+
+impl Move {
+    /// All, by their numbers.
+    pub const ALL: [Self; 8] = [
+        Self::Refill,
+        Self::Zone,
+        Self::Drain,
+        Self::Batched,
+        Self::Bulk,
+        Self::Decay,
+        Self::Begun,
+        Self::Ended,
+    ];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Refill => "page-refill",
+            Self::Zone => "page-zone",
+            Self::Drain => "page-drain",
+            Self::Batched => "page-batched",
+            Self::Bulk => "page-bulk",
+            Self::Decay => "page-decay",
+            Self::Begun => "pagesets-begun",
+            Self::Ended => "pagesets-ended",
+        }
+    }
+}
+
 /// One event of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
@@ -63,6 +114,17 @@ pub enum Event {
         /// Order of the block.
         order: u8,
     },
+    /// Pages between a pageset and its zone.
+    PageMove {
+        /// What happens.
+        what: Move,
+        /// First page frame.
+        pfn: u64,
+        /// Order of the block.
+        order: u8,
+        /// Migrate type of its list.
+        migratetype: u8,
+    },
     /// The thread made another process.
     Fork {
         /// Its number.
@@ -111,6 +173,7 @@ pub(crate) mod tag {
     pub const TRIM: u8 = 10;
     pub const RESIDENT: u8 = 11;
     pub const EXTENT: u8 = 12;
+    pub const PAGE_MOVE: u8 = 13;
 }
 
 /// Flags of an allocation and of a resize: the high four bits.

@@ -43,6 +43,40 @@ pub struct Header {
     /// A kernel's caches, in the order of `sites`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub caches: Vec<Cache>,
+    /// A kernel's zones, where their pagesets were looked at; lowest pages first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub zones: Vec<Zone>,
+}
+
+/// A zone of a recorded kernel.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Zone {
+    /// Its name, with its node's number.
+    pub name: String,
+    /// Its first page frame.
+    pub start: u64,
+    /// Pages that it manages.
+    pub managed: u64,
+    /// Its pagesets when recording began, one for each CPU.
+    pub before: Vec<Pageset>,
+    /// The same when it ended.
+    #[serde(default)]
+    pub after: Vec<Pageset>,
+}
+
+/// What /proc/zoneinfo said of a pageset, in pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Pageset {
+    /// Pages in it.
+    pub count: u32,
+    /// Pages at which it drains.
+    pub high: u32,
+    /// Pages moved at a time.
+    pub batch: u32,
+    /// Bounds of `high`; zero where the kernel has none.
+    pub high_min: u32,
+    /// The upper one.
+    pub high_max: u32,
 }
 
 /// A cache of a recorded kernel.

@@ -39,7 +39,7 @@ pub mod write;
 
 pub use decode::{Damage, Decoder};
 pub use encode::Encoder;
-pub use event::{Event, Request};
+pub use event::{Event, Move, Request};
 #[cfg(feature = "std")]
 pub use header::{Header, Process};
 #[cfg(feature = "std")]

@@ -4,7 +4,7 @@ use flagstone_trace::encode::CHUNK_BYTES_MAX;
 use flagstone_trace::header::SCHEMA;
 use flagstone_trace::index::StreamId;
 use flagstone_trace::write::Writer;
-use flagstone_trace::{Decoder, Encoder, Error, Event, Header, Process, Request, Trace};
+use flagstone_trace::{Decoder, Encoder, Error, Event, Header, Move, Process, Request, Trace};
 use proptest::prelude::*;
 use std::io::Write;
 use tempfile::NamedTempFile;
@@ -24,6 +24,7 @@ fn header() -> Header {
         sites: vec!["one".into()],
         notes: Vec::new(),
         caches: Vec::new(),
+        zones: Vec::new(),
     }
 }
 
@@ -51,6 +52,9 @@ fn event() -> impl Strategy<Value = Event> {
             Event::PageAlloc { pfn, order, migratetype }
         }),
         1 => (any::<u64>(), 0_u8..16).prop_map(|(pfn, order)| Event::PageFree { pfn, order }),
+        1 => (0_usize..8, any::<u64>(), 0_u8..16, any::<u8>()).prop_map(|(what, pfn, order, migratetype)| {
+            Event::PageMove { what: Move::ALL[what], pfn, order, migratetype }
+        }),
         1 => any::<u32>().prop_map(|child| Event::Fork { child }),
         1 => Just(Event::Exit),
         1 => any::<u64>().prop_map(|count| Event::Lost { count }),

@@ -20,9 +20,11 @@
 //!
 //! The doublings of the first refill are not recorded, and fitted (0 to 5).
 
+mod capture;
 mod lists;
 mod read;
 
+pub use capture::{Held, held};
 pub(crate) use read::bundle;
 pub use read::{Trace, built_in, read};
 
@@ -70,6 +72,9 @@ pub struct Report {
     pub blind_windows: u32,
     /// The first that was not as predicted and is scored, in words.
     pub first_miss: Option<String>,
+    /// Pages and high mark of each pageset at the end, zone by zone.
+    #[serde(skip)]
+    pub ended: Vec<(u32, u32)>,
 }
 
 /// Plays `trace` under the rules of `policy`.
@@ -227,7 +232,12 @@ impl<'a> Play<'a> {
             .events
             .iter()
             .position(|event| event.kind == Kind::Begun);
-        for at in begun.unwrap_or(0)..self.trace.events.len() {
+        let ended = self
+            .trace
+            .events
+            .iter()
+            .rposition(|event| event.kind == Kind::Ended);
+        for at in begun.unwrap_or(0)..ended.unwrap_or(self.trace.events.len()) {
             let event = self.trace.events[at];
             let cpu = usize::from(event.cpu);
             let state = &mut self.cpus[cpu];
@@ -266,6 +276,8 @@ impl<'a> Play<'a> {
                 _ => {}
             }
         }
+        let sets = self.sets.iter();
+        self.report.ended = sets.map(|set| (set.count, set.state.high)).collect();
     }
 
     /// A free inside a refill, by an interrupt: it goes to the zone (`pageset.fate`).

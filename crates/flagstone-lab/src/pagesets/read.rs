@@ -37,6 +37,8 @@ pub(super) enum Kind {
     Switch,
     /// The state of the beginning was read before this.
     Begun,
+    /// The state of the end is read after this.
+    Ended,
     /// Nothing that a pageset sees.
     Other,
 }
@@ -69,7 +71,7 @@ pub(super) struct Start {
 /// A zone.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub(super) struct Zone {
-    managed: u64,
+    pub(super) managed: u64,
     pub(super) start: u64,
     /// One for each CPU.
     pub(super) sets: Vec<Start>,

@@ -224,6 +224,7 @@ mod tests {
             sites: sites.iter().map(|site| (*site).to_owned()).collect(),
             notes: Vec::new(),
             caches: Vec::new(),
+            zones: Vec::new(),
         };
         let mut writer = Writer::new(std::fs::File::create(&file).unwrap(), &header).unwrap();
         writer.process(&Process::default()).unwrap();

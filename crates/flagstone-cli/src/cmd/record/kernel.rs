@@ -9,7 +9,7 @@
 
 use crate::cmd::trace::import;
 use crate::exit::Failure;
-use flagstone_import::Options;
+use flagstone_import::{BEGUN, ENDED, Options};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -19,17 +19,25 @@ use std::time::{Duration, Instant};
 const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
 /// Events that are switched on, those that a kernel has.
-const EVENTS: [&str; 9] = [
-    "kmem_cache_alloc",
-    "kmem_cache_alloc_node",
-    "kmem_cache_free",
-    "kmalloc",
-    "kmalloc_node",
-    "kfree",
-    "mm_page_alloc",
-    "mm_page_free",
-    "mm_page_free_batched",
+const EVENTS: [&str; 13] = [
+    "kmem/kmem_cache_alloc",
+    "kmem/kmem_cache_alloc_node",
+    "kmem/kmem_cache_free",
+    "kmem/kmalloc",
+    "kmem/kmalloc_node",
+    "kmem/kfree",
+    "kmem/mm_page_alloc",
+    "kmem/mm_page_free",
+    "kmem/mm_page_free_batched",
+    "kmem/mm_page_alloc_zone_locked",
+    "kmem/mm_page_pcpu_drain",
+    "vmalloc/alloc_vmap_area",
+    WORK,
 ];
+
+/// The start of work on a queue: only that by which pagesets decay is asked for.
+const WORK: &str = "workqueue/workqueue_execute_start";
+const DECAYS: &str = "function.function == vmstat_update";
 
 /// KiB of each CPU's ring. Why 16 MiB: a busy CPU makes some 100 MB of text a second, and the reader
 /// comes round many times a second.
@@ -64,12 +72,12 @@ pub fn record(span: Duration, output: &Path) -> Result<(), Failure> {
     let instance = Instance::new().map_err(|error| told("tracefs", error))?;
     let mut text =
         tempfile::NamedTempFile::new().map_err(|error| told("a temporary file", error))?;
-    let slabs = instance
+    let (slabs, zones) = instance
         .copy(span, text.as_file_mut())
         .map_err(|error| told("reading events", error))?;
     let lost = instance.lost();
     drop(instance);
-    let options = Options { slabs };
+    let options = Options { slabs, zones };
     import::import(text.path(), output, &options, "record --kernel")?;
     if lost > 0 {
         eprintln!(
@@ -96,9 +104,15 @@ impl Instance {
         let _ = instance.set("options/hash-ptr", "0");
         let mut any = false;
         for event in EVENTS {
-            any |= instance
-                .set(&format!("events/kmem/{event}/enable"), "1")
-                .is_ok();
+            // All work would be too much, where a kernel does not know this filter.
+            if event == WORK
+                && instance
+                    .set(&format!("events/{event}/filter"), DECAYS)
+                    .is_err()
+            {
+                continue;
+            }
+            any |= instance.set(&format!("events/{event}/enable"), "1").is_ok();
         }
         if !any {
             return Err(io::Error::other("this kernel has no kmem events"));
@@ -110,31 +124,36 @@ impl Instance {
         fs::write(self.folder.join(file), value)
     }
 
-    /// Copies what the kernel prints for so long; the caches at the beginning and at the end.
-    fn copy(&self, span: Duration, out: &mut File) -> io::Result<Option<(String, String)>> {
+    /// Copies what the kernel prints for so long; caches and zones at the beginning and at the end.
+    fn copy(&self, span: Duration, out: &mut File) -> io::Result<(Both, Both)> {
         use std::os::unix::fs::OpenOptionsExt;
         let mut pipe = fs::OpenOptions::new()
             .read(true)
             .custom_flags(libc::O_NONBLOCK)
             .open(self.folder.join("trace_pipe"))?;
-        let before = slabinfo();
-        let mut after = None;
+        let before = proc("slabinfo");
+        let mut after = (None, None);
         self.set("tracing_on", "1")?;
+        let zones = proc("zoneinfo");
+        // Without marks pagesets are not compared; the rest is as good.
+        let _ = self.set("trace_marker", BEGUN);
         let began = Instant::now();
         let mut buffer = vec![0; 1 << 20];
         let mut on = true;
         loop {
             if on && began.elapsed() >= span {
+                let _ = self.set("trace_marker", ENDED);
+                let zones = proc("zoneinfo");
                 self.set("tracing_on", "0")?;
-                after = slabinfo();
+                after = (proc("slabinfo"), zones);
                 on = false;
             }
             match pipe.read(&mut buffer) {
-                Ok(0) if !on => return Ok(before.zip(after)),
+                Ok(0) if !on => return Ok((before.zip(after.0), zones.zip(after.1))),
                 Ok(bytes) => out.write_all(&buffer[..bytes])?,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     if !on {
-                        return Ok(before.zip(after));
+                        return Ok((before.zip(after.0), zones.zip(after.1)));
                     }
                     std::thread::sleep(PAUSE.min(span.saturating_sub(began.elapsed())));
                 }
@@ -154,9 +173,12 @@ impl Instance {
     }
 }
 
-/// The caches as they are now, where root may read them.
-fn slabinfo() -> Option<String> {
-    fs::read_to_string("/proc/slabinfo").ok()
+/// A text of the kernel's before and after.
+type Both = Option<(String, String)>;
+
+/// What a file of /proc says now, where root may read it.
+fn proc(name: &str) -> Option<String> {
+    fs::read_to_string(Path::new("/proc").join(name)).ok()
 }
 
 /// What a CPU's `stats` says was lost.

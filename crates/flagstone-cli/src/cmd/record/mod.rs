@@ -190,6 +190,7 @@ fn header(args: &Args) -> Header {
         sites: Vec::new(),
         notes: Vec::new(),
         caches: Vec::new(),
+        zones: Vec::new(),
     }
 }
 

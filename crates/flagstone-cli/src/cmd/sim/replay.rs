@@ -5,11 +5,13 @@ use super::usage;
 use crate::exit::Outcome;
 use crate::terminal::unpadded;
 use comfy_table::{CellAlignment, Table, presets};
+use flagstone_core::policy::Policy;
+use flagstone_lab::pagesets::{Held, Score, held};
 use flagstone_lab::tape::{About, Recorded, tape};
 use flagstone_lab::{Row, Rules, Spec};
 use flagstone_trace::header::Level;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Run a recorded trace on virtual CPUs under policies.
 ///
@@ -43,6 +45,8 @@ pub struct ReplayArgs {
 
 pub(super) fn run(args: &ReplayArgs) -> Outcome {
     let (request, about) = check(args).map_err(|line| usage(format!("replay: {line}")))?;
+    let sets =
+        capture(&args.file, &request.specs).map_err(|line| usage(format!("replay: {line}")))?;
     finish(&request, &args.options, args.options.json(), |rows| {
         for line in &about.left_out {
             println!("left out: {line}");
@@ -50,7 +54,67 @@ pub(super) fn run(args: &ReplayArgs) -> Outcome {
         if about.kernel {
             slabinfo(rows, &about);
         }
+        pagesets(&sets);
     })
+}
+
+/// Pagesets of a capture under each kernel's policy.
+type Sets = Vec<(String, Held)>;
+
+fn capture(file: &Path, specs: &[Spec]) -> Result<Sets, String> {
+    let mut all: Vec<&Rules> = specs.iter().map(|spec| &spec.policy).collect();
+    all.dedup();
+    let policies: Vec<Policy> = all
+        .iter()
+        .map(|rules| rules.policy())
+        .collect::<Result<_, _>>()?;
+    let names = all.iter().map(|rules| rules.name.clone());
+    Ok(names.zip(held(file, &policies)?).collect())
+}
+
+/// Each pageset that was used, beside the kernel's, and the refills and drains that came where the kernel had them.
+fn pagesets(sets: &Sets) {
+    for (policy, held) in sets {
+        println!("\npagesets under the rules of {policy}, page by page, at the end of the trace");
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING);
+        table.set_header([
+            "zone", "CPU", "before", "pages", "kernel's", "off", "high", "kernel's",
+        ]);
+        let (mut all, mut within) = (0, 0);
+        for (zone, cpu, before, after, (count, high)) in &held.sets {
+            let off = |ours: u32, theirs: u32| {
+                (f64::from(ours) - f64::from(theirs)) / f64::from(theirs.max(1)) * 100.0
+            };
+            let counts = off(*count, after.count);
+            all += 1;
+            within += u32::from(counts.abs() <= 5.0 && off(*high, after.high).abs() <= 5.0);
+            table.add_row([
+                zone.clone(),
+                cpu.to_string(),
+                before.count.to_string(),
+                count.to_string(),
+                after.count.to_string(),
+                format!("{counts:+.1} %"),
+                high.to_string(),
+                after.high.to_string(),
+            ]);
+        }
+        for (index, column) in table.column_iter_mut().enumerate() {
+            column.set_padding((0, 2));
+            if index > 0 {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        println!("{}", unpadded(&table));
+        let score = |score: Score| format!("{} / {}", score.matched, score.all);
+        println!(
+            "within 5 % of the kernel's pages and high mark: {within} of {all} pagesets; as the kernel's, \
+             matched / all: refills {}, drains {}",
+            score(held.report.refills),
+            score(held.report.drains)
+        );
+    }
 }
 
 fn check(args: &ReplayArgs) -> Result<(Request, About), String> {

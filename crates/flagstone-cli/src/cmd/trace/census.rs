@@ -73,6 +73,7 @@ impl Census {
             Event::Lost { count } => self.lost += count,
             Event::Touched { .. }
             | Event::Cpu { .. }
+            | Event::PageMove { .. }
             | Event::Fork { .. }
             | Event::Exit
             | Event::Resident { .. }

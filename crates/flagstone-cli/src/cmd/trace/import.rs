@@ -28,6 +28,9 @@ pub struct Args {
     /// A kernel's /proc/slabinfo before and after the recording, as two files
     #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"])]
     slabinfo: Vec<PathBuf>,
+    /// Its /proc/zoneinfo before and after
+    #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"])]
+    zoneinfo: Vec<PathBuf>,
 }
 
 /// Imports a recording.
@@ -39,11 +42,14 @@ pub fn run(args: &Args) -> Outcome {
         std::fs::read_to_string(file)
             .map_err(|error| Failure::Usage(format!("trace import: {}: {error}", file.display())))
     };
-    let slabs = match &args.slabinfo[..] {
-        [before, after] => Some((told(before)?, told(after)?)),
-        _ => None,
+    let both = |files: &[PathBuf]| match files {
+        [before, after] => Ok(Some((told(before)?, told(after)?))),
+        _ => Ok(None),
     };
-    let options = Options { slabs };
+    let options = Options {
+        slabs: both(&args.slabinfo)?,
+        zones: both(&args.zoneinfo)?,
+    };
     import(&args.file, &args.output, &options, "trace import")?;
     Ok(ExitCode::SUCCESS)
 }
