@@ -3,7 +3,7 @@
 //! An allocation is noted after it was served, a free before it is passed on: so an address is never
 //! handed out, in the file's time, before it was given up.
 
-use crate::stream::{note, note_at};
+use crate::stream::{note, note_alloc, note_at, note_free};
 use crate::{life, look, next};
 use core::ffi::c_void;
 use core::ptr::null_mut;
@@ -50,9 +50,7 @@ fn freed(address: *mut c_void) {
         return;
     }
     touched(address);
-    note(&Event::Free {
-        address: address as u64,
-    });
+    note_free(address as u64);
 }
 
 /// Notes what of a large block was touched.
@@ -79,7 +77,13 @@ fn touched_slowly(address: *mut c_void, size: usize) {
 pub extern "C" fn malloc(size: usize) -> *mut c_void {
     // SAFETY: no preconditions.
     match unsafe { next::malloc(size) } {
-        Some(address) => allocated(address, plain(size)),
+        Some(address) => {
+            if life::recording() && life::sampled(address) {
+                look::made(address as usize, size);
+                note_alloc(address as u64, size as u64);
+            }
+            address
+        }
         None => next::early(size, 16),
     }
 }

@@ -23,6 +23,9 @@ const WORK_BYTES: usize = 512 << 10;
 #[repr(C, align(64))]
 struct Press {
     link: *mut Press,
+    /// zstd's context, which lies in `work`; null before the first use. To make it anew for each chunk would clear
+    /// its tables each time.
+    context: *mut zstd_sys::ZSTD_CCtx,
     work: [u64; WORK_BYTES / 8],
     out: [u8; RECORD_BYTES + CHUNK_BYTES_MAX + (CHUNK_BYTES_MAX >> 8) + 512],
 }
@@ -119,9 +122,12 @@ fn append_frame(mut record: Record, raw: &[u8]) {
 
 /// Packs behind the room of a record; bytes packed.
 fn pack(press: &mut Press, raw: &[u8]) -> Option<usize> {
-    // SAFETY: memory of that many bytes, aligned to eight, used by one thread.
-    let context =
-        unsafe { zstd_sys::ZSTD_initStaticCCtx(press.work.as_mut_ptr().cast(), WORK_BYTES) };
+    if press.context.is_null() {
+        // SAFETY: memory of that many bytes, aligned to eight, used by one thread.
+        press.context =
+            unsafe { zstd_sys::ZSTD_initStaticCCtx(press.work.as_mut_ptr().cast(), WORK_BYTES) };
+    }
+    let context = press.context;
     if context.is_null() {
         return None;
     }

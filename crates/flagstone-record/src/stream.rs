@@ -54,6 +54,30 @@ pub fn note(event: &Event) {
 /// Notes an event that happened at `time`.
 #[inline]
 pub fn note_at(time: u64, event: &Event) {
+    enter(time, |encoder, buffer| encoder.put(buffer, time, event));
+}
+
+/// Notes an allocation of the plainest kind.
+#[inline]
+pub fn note_alloc(address: u64, size: u64) {
+    let time = clock::now();
+    enter(time, |encoder, buffer| {
+        encoder.put_alloc(buffer, time, address, size);
+    });
+}
+
+/// Notes a free.
+#[inline]
+pub fn note_free(address: u64) {
+    let time = clock::now();
+    enter(time, |encoder, buffer| {
+        encoder.put_free(buffer, time, address)
+    });
+}
+
+/// Enters the recorder, if this thread is not in it already, to put an event.
+#[inline]
+fn enter(time: u64, put: impl FnOnce(&mut Encoder, &mut [u8])) {
     if !life::recording() {
         return;
     }
@@ -65,7 +89,7 @@ pub fn note_at(time: u64, event: &Event) {
     }
     words.depth = 1;
     core::sync::atomic::compiler_fence(Ordering::SeqCst);
-    write(words, time, event);
+    write(words, put);
     core::sync::atomic::compiler_fence(Ordering::SeqCst);
     words.depth = 0;
     look::perhaps(time);
@@ -81,7 +105,7 @@ fn lost(words: &Local) {
 }
 
 #[inline]
-fn write(words: &mut Local, time: u64, event: &Event) {
+fn write(words: &mut Local, put: impl FnOnce(&mut Encoder, &mut [u8])) {
     if words.stream.is_null() {
         words.stream = begin();
         if words.stream.is_null() {
@@ -96,7 +120,7 @@ fn write(words: &mut Local, time: u64, event: &Event) {
         if stream.encoder.is_full(&stream.buffer) {
             flush(stream);
         }
-        stream.encoder.put(&mut stream.buffer, time, event);
+        put(&mut stream.encoder, &mut stream.buffer);
     }
     stream.busy.store(false, Ordering::Release);
 }

@@ -208,15 +208,24 @@ impl Recent {
         }
     }
 
-    /// Notes an allocation.
+    /// Notes an allocation, and answers its place.
     #[inline]
-    pub fn push(&mut self, address: u64) {
-        self.addresses[self.next] = address;
-        self.next = if self.next + 1 == RECENT {
-            0
-        } else {
-            self.next + 1
-        };
+    pub fn push(&mut self, address: u64) -> u8 {
+        let place = self.next;
+        self.addresses[place] = address;
+        self.next = if place + 1 == RECENT { 0 } else { place + 1 };
+        place as u8
+    }
+
+    /// Forgets `address` if it is at this place.
+    #[inline]
+    pub fn take_at(&mut self, place: u8, address: u64) -> bool {
+        let held = &mut self.addresses[usize::from(place) % RECENT];
+        let found = *held == address && address != 0;
+        if found {
+            *held = 0;
+        }
+        found
     }
 
     /// The place of `address`, which is then forgotten. Zero is an empty place, not an address.

@@ -5,7 +5,15 @@ pub const BYTES_MAX: usize = 10;
 
 /// Writes `value` at `at` and answers where it ends. The caller keeps [`BYTES_MAX`] bytes free.
 #[inline]
-pub fn put(buffer: &mut [u8], mut at: usize, mut value: u64) -> usize {
+pub fn put(buffer: &mut [u8], at: usize, value: u64) -> usize {
+    if value < 0x80 {
+        buffer[at] = value as u8;
+        return at + 1;
+    }
+    put_long(buffer, at, value)
+}
+
+fn put_long(buffer: &mut [u8], mut at: usize, mut value: u64) -> usize {
     while value >= 0x80 {
         buffer[at] = value as u8 | 0x80;
         at += 1;
