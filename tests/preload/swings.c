@@ -1,7 +1,7 @@
 /* A heap that fills and empties: how much more is resident than before, at the end of each swing
    and after what the program then does.
-   Arguments: KiB of each swing; swings; bytes of each block (zero: 16 bytes to 32 KiB, mixed); what
-   follows. "sit" does nothing, "small" and "huge" make 110,000 pairs of 16 bytes and of 1 MiB, "many"
+   Arguments: KiB of each swing; swings; bytes of each block (zero: 16 bytes to 32 KiB, mixed; one: 16
+   bytes to 2 KiB, evenly); what follows; "shuffled" if blocks are freed in a random order. "sit" does nothing, "small" and "huge" make 110,000 pairs of 16 bytes and of 1 MiB, "many"
    makes 20,000 small blocks.
    Prints the page faults of the swings, then KiB: at the end of each swing, and at last. */
 #define _GNU_SOURCE
@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -58,6 +59,35 @@ static void swing(size_t bytes, size_t fixed) {
     }
 }
 
+static size_t even(void) {
+    mixed();
+    return 16 + (seed >> 33) % 2000;
+}
+
+/* The same with a table of its own memory, and freed in a random order. */
+static void swing_shuffled(size_t bytes, size_t fixed) {
+    static char **table;
+    size_t count = 0;
+    if (!table)
+        table = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (table == MAP_FAILED)
+        exit(2);
+    for (size_t used = 0; used < bytes; count++) {
+        size_t size = fixed > 1 ? fixed : fixed ? even() : mixed();
+        if (!(table[count] = malloc(size)))
+            exit(2);
+        memset(table[count], 1, size);
+        used += size;
+    }
+    while (count) {
+        mixed();
+        size_t at = (seed >> 33) % count;
+        free(table[at]);
+        table[at] = table[--count];
+    }
+    madvise(table, bytes, MADV_DONTNEED);
+}
+
 static void pairs(size_t size) {
     for (int at = 0; at < PAIRS; at++) {
         char *volatile block = malloc(size);
@@ -87,10 +117,11 @@ int main(int count, char **arguments) {
     const char *then = arguments[4];
     if (swings < 1 || swings > 64)
         return 3;
+    void (*turn)(size_t, size_t) = count > 5 ? swing_shuffled : swing;
     swing(1 << 10, fixed);
     long before = resident_kib(), faulted = faults();
     for (int at = 0; at < swings; at++) {
-        swing(bytes, fixed);
+        turn(bytes, fixed);
         at_end[at] = resident_kib() - before;
     }
     faulted = faults() - faulted;

@@ -19,8 +19,8 @@ pub struct Ready<P: Engines> {
     /// Largest request a cache serves.
     pub(super) class_max: usize,
     pub(super) upkeep_due: AtomicUsize,
-    pub(super) shallow: Falls,
     pub(super) deep: Falls,
+    pub(super) empty: Falls,
     /// Whether slow paths tell the platform's observer.
     pub(super) watched: AtomicBool,
     pub(super) forking: Forking,

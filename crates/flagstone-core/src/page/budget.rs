@@ -157,6 +157,7 @@ impl Budget {
     /// Charges emptying all caches.
     pub fn charge_shrink(&self, now: u64) {
         self.pages.charge(SHRINK_NS, now);
+        self.all.charge(SHRINK_NS, now);
     }
 
     /// Charges a look through slabs.

@@ -2,7 +2,6 @@
 //!
 //! ```text
 //!   shrink_all     every CPU's sheaves, all barns, empty slabs   when the heap has shrunk by half
-//!   shrink_large   the same for caches of large objects          when it has shrunk by an eighth
 //!   shrink_cache   the same for one cache                        on request (destroy)
 //!   look_through   every CPU's sheaves, some of the barns        at the end of a program
 //! ```
@@ -18,18 +17,12 @@ use super::engine::{Engines, ObjectEngine};
 use super::node::Node;
 use super::sheaf::OwnSheaf;
 use super::slab::Slab;
-use super::slabs::{SHEAF_CACHES, Slabs};
+use super::slabs::Slabs;
 use crate::base::{CacheId, CpuId, NodeId, Pfn};
 use crate::platform::{MAX_CACHES, Slot};
 use crate::policy::FlagstoneLimits;
 use crate::sync::Ordering::Relaxed;
 use core::ops::Range;
-
-/// Objects are large when a page has room for no more than this many. Why sixteen: the pages of
-/// smaller ones hold live objects anyway after frees at random; with eight, a sixtieth more stays
-/// resident. With every cache a Python program, whose heap swings by parts of its size, took a sixth
-/// more faults; with these 4 %.
-const LARGE_PER_PAGE: usize = 16;
 
 impl<P: Engines> Slabs<P> {
     /// Empties every sheaf of every cache, on all CPUs, and gives back empty slabs.
@@ -61,28 +54,6 @@ impl<P: Engines> Slabs<P> {
                     self.empty_out(cache, full);
                 }
             }
-        }
-    }
-
-    /// Empties every sheaf of the caches of large objects, and of those made after them, and gives
-    /// back their empty slabs.
-    #[inline(never)]
-    pub fn shrink_large(&self) {
-        let large = |cache: &&Cache| {
-            cache.id().index() > SHEAF_CACHES
-                && cache.geometry().size() * LARGE_PER_PAGE >= P::page_size().bytes()
-        };
-        let Some(first) = self.live_caches().find(large) else {
-            return;
-        };
-        let first = u32::from(first.id().0);
-        for cpu in 0..P::cpu_count() {
-            for slots in [0, MAX_CACHES as u32] {
-                self.seize_sheaves(CpuId(cpu), slots + first..slots + MAX_CACHES as u32);
-            }
-        }
-        for cache in self.live_caches().filter(large) {
-            self.shrink_shared(cache);
         }
     }
 

@@ -249,6 +249,11 @@ impl<P: Engines> Slabs<P> {
         used.saturating_sub(self.barns.bytes.load(Relaxed))
     }
 
+    /// Of those, bytes of slabs in which no object that is out lay at the last estimate.
+    pub(crate) fn idle_bytes(&self) -> usize {
+        self.sweeps.idle_bytes.load(Relaxed)
+    }
+
     /// Estimates what caches in use hold beside their barns, for the budget: one sheaf within the
     /// quiet limit for each CPU that came by, since of two about half is free, and the empty slabs.
     pub(crate) fn estimate_sheaves(&self) {
@@ -261,6 +266,8 @@ impl<P: Engines> Slabs<P> {
         };
         let bytes = self.live_caches().map(of).sum();
         self.pages().budget().set_sheaves(bytes);
+        let idle = self.idle_of(|_| true);
+        self.sweeps.idle_bytes.store(idle, Relaxed);
     }
 
     /// Counts a full sheaf into or out of the barns.

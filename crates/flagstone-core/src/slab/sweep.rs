@@ -52,7 +52,7 @@ impl<P: Engines> Slabs<P> {
             return;
         }
         self.sweeps.flushed_bytes.store(0, Relaxed);
-        if self.idle_bytes() >= share {
+        if self.idle_of(Cache::can_be_swept) >= share {
             let before = self.pages().holes().0;
             let slabs = self.sweep();
             let gained = self.pages().holes().0.saturating_sub(before);
@@ -62,10 +62,10 @@ impl<P: Engines> Slabs<P> {
         }
     }
 
-    /// Bytes of slabs that could be swept and hold no live object, less what was given back.
-    fn idle_bytes(&self) -> usize {
+    /// Bytes of slabs of these caches in which no object that is out lies, less what was given back.
+    pub(crate) fn idle_of(&self, of: impl Fn(&Cache) -> bool) -> usize {
         let mut idle = 0;
-        for cache in self.live_caches().filter(|cache| cache.can_be_swept()) {
+        for cache in self.live_caches().filter(|cache| of(cache)) {
             let slabs: u32 = (0..self.node_count())
                 .map(|node| self.node(cache.id(), NodeId(node)).slabs.load(Relaxed))
                 .sum();

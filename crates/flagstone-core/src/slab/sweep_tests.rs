@@ -118,20 +118,3 @@ fn holes_that_objects_are_handed_out_of_count_as_wanted_again() {
     assert!(slabs.pages().holes().0 < holes);
     free(slabs, cache, kept.into_iter().chain(more));
 }
-
-#[test]
-fn shrinking_large_caches_leaves_what_small_ones_hold() {
-    let (_world, slabs) = built();
-    let id = slabs.create_cache(&CacheRequest::new("small", 64));
-    let small = slabs.cache(id.expect("a cache"));
-    let large = cache(slabs);
-    for cache in [small, large] {
-        let object = slabs.alloc(cache).expect("memory");
-        // SAFETY: allocated above, freed once.
-        unsafe { slabs.free(cache, object) };
-        assert!(cache.out.load(Relaxed) > 0, "free objects are in sheaves");
-    }
-    slabs.shrink_large();
-    assert_eq!(large.out.load(Relaxed), 0);
-    assert!(small.out.load(Relaxed) > 0);
-}

@@ -50,4 +50,6 @@ pub(crate) struct BarnsTotal {
 pub(crate) struct Sweeps {
     /// Bytes flushed into slabs that can be swept, since the last look.
     pub flushed_bytes: AtomicUsize,
+    /// Bytes of slabs in which nothing was out at the last estimate.
+    pub idle_bytes: AtomicUsize,
 }
