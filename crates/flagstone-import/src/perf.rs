@@ -96,22 +96,18 @@ impl Work<'_> {
         let _types = section(input)?;
         let flags = [input.u64()?, input.u64()?, input.u64()?, input.u64()?];
         self.attrs(input, attr_bytes, attrs)?;
-        // A recording that was killed has no length here, and no sections behind it.
         let (at, bytes) = data;
-        let cut = bytes == 0;
-        let end = if cut {
-            at.saturating_add(input.left().max(1))
-        } else {
-            at.checked_add(bytes)
-                .ok_or_else(|| input.damage("records behind its end"))?
-        };
-        if cut {
+        if bytes == 0 {
+            // A recording that was killed has no length here, and no sections behind it.
             return Err(Error::Foreign(
-                "a perf.data whose recording did not end well: it has no event formats; `perf record` \
-                 writes them last"
+                "a perf.data whose recording did not end well: it has no event formats, which `perf record` \
+                 writes last; end it by Ctrl-C, or record by `perf record -o -`, which writes them first"
                     .into(),
             ));
         }
+        let end = at
+            .checked_add(bytes)
+            .ok_or_else(|| input.damage("records behind its end"))?;
         input.seek(end)?;
         let mut sections = Vec::new();
         for bit in 0..256_u32 {

@@ -190,6 +190,37 @@ fn files_without_an_order_of_events_are_refused_in_one_line() {
 }
 
 #[test]
+fn recordings_that_did_not_end_and_those_of_other_machines_are_one_line() {
+    let refused = |bytes: Vec<u8>| {
+        let line = imported(bytes).err().expect("refused");
+        assert!(!line.contains('\n'), "{line}");
+        line
+    };
+    // A killed `perf record` leaves the length of its records zero.
+    let whole = data("perf.data.zst");
+    let mut killed = whole.clone();
+    killed[48..56].fill(0);
+    let line = refused(killed);
+    assert!(line.contains("did not end well"), "{line}");
+    assert!(line.contains("perf record -o -"), "{line}");
+    // One that was copied in half.
+    let line = refused(whole[..whole.len() / 2].to_vec());
+    assert!(line.contains("damaged at byte"), "{line}");
+
+    for name in ["trace-v6.dat.zst", "trace-v7-zstd.dat.zst"] {
+        let whole = data(name);
+        // Behind the magic and the version's text is the byte order.
+        let order = 10 + whole[10..].iter().position(|byte| *byte == 0).unwrap() + 1;
+        let mut other = whole.clone();
+        other[order] = 1;
+        let line = refused(other);
+        assert!(line.contains("other byte order"), "{name}: {line}");
+        let line = refused(whole[..200].to_vec());
+        assert!(line.contains("damaged at byte"), "{name}: {line}");
+    }
+}
+
+#[test]
 fn zlib_is_unpacked_as_zstd_is() {
     let whole = imported(version_seven("none", |part| part.to_vec())).unwrap();
     assert_eq!(whole.counts, [0, 1, 0, 0]);
