@@ -40,6 +40,28 @@ fn a_capture_ends_with_the_slabs_that_its_kernel_had() {
 }
 
 #[test]
+fn a_part_of_a_capture_begins_with_its_slabs() {
+    let (mut recorded, about) = Recorded::of(Path::new(CAPTURE), 1, false).unwrap();
+    recorded.part = Some((99, 100));
+    let machine = names::machine("x86-16@2").unwrap();
+    let spec = Spec {
+        tasks: 2,
+        ..Spec::played(machine, Rules::parse("linux-6.18", &[]).unwrap(), recorded)
+    };
+    let record = spec.run().unwrap().record;
+    let caches = about.caches.iter();
+    let pid = caches.filter(|cache| cache.name == "pid");
+    let level = pid.filter_map(|cache| cache.before).next().unwrap();
+    let objects = record.more["detail.objects pid"];
+    let off = objects / level.objects as f64 - 1.0;
+    assert!(
+        off.abs() < 0.2,
+        "{objects} objects, {} at the beginning",
+        level.objects
+    );
+}
+
+#[test]
 fn a_capture_ends_with_the_pagesets_that_its_kernel_had() {
     let (_, policy) = names::policy("linux-6.18").unwrap();
     let held = held(Path::new(CAPTURE), &[policy]).unwrap();

@@ -78,6 +78,8 @@ pub(super) struct Reader {
     pub maker: Maker,
     /// When the trace begins, until a later event comes.
     begins: Option<u64>,
+    /// The last time at which a kernel's slabs of the beginning are made: they belong to every part of the trace.
+    start: u64,
 }
 
 /// Events become steps here.
@@ -130,7 +132,7 @@ impl Steps for Reader {
                 self.begins = None;
                 self.maker.all_stand();
             }
-            if !self.maker.rules.part.contains(&time) {
+            if time > self.start && !self.maker.rules.part.contains(&time) {
                 continue;
             }
             let at = (self.trace.ns(time), self.maker.rules.places[&stream]);
@@ -176,6 +178,8 @@ impl Reader {
             file: recording.file.clone(),
             maker,
             begins,
+            // The importer puts what was free there a nanosecond later.
+            start: begins.map_or(0, |begins| begins + 1),
         })
     }
 }
