@@ -12,6 +12,7 @@
 //! - [`sim`]`(specs: &[Spec], options: &Options, done: impl Fn(&Answer) + Sync) -> Vec<Answer>`: many runs,
 //!   on as many threads as the host has cores, answered from a cache where there is one. A failed run is
 //!   an answer of its own.
+//! - [`fit::fit`]: a few prices fitted to base rows, with every setting that was tried.
 //! - [`sweep::parse`]`(name: &str, text: &str, folder: &Path) -> Result<sweep::Plan, String>`: a sweep's file
 //!   as specs; [`sweep::Shard`]: a part of them.
 //! - [`sweep::sweep`]`(specs: &[Spec], folder: &Path, options: &Options, done: impl Fn(&Answer) + Sync)
@@ -23,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cache;
+pub mod fit;
 pub mod names;
 pub mod pagesets;
 pub mod probe;

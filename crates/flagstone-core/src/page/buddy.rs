@@ -340,7 +340,7 @@ impl FreeAreas {
                 break;
             }
             let page = map.descriptor(buddy);
-            P::touch(Line::Page, (&raw const *page).cast(), Access::Read);
+            touch::<P>(map, buddy, Access::Read);
             if page.kind() != PageKind::Buddy || page.order() != order {
                 break;
             }
@@ -440,7 +440,7 @@ impl FreeAreas {
     fn link<P: Platform>(&mut self, map: &Memmap, pfn: Pfn, order: Order, released: bool) {
         debug_assert_eq!(pfn.0 & ((1 << order.get()) - 1), 0, "buddy.aligned");
         let page = map.descriptor(pfn);
-        P::touch(Line::Page, (&raw const *page).cast(), Access::Write);
+        touch::<P>(map, pfn, Access::Write);
         page.set_kind(PageKind::Buddy);
         page.set_order(order);
         page.flags
@@ -451,11 +451,9 @@ impl FreeAreas {
         self.pages += order.pages().0;
         let area = &mut self.areas[usize::from(released)];
         let index = order.get() as usize;
-        P::touch(
-            Line::FreeArea,
-            (&raw const area.lists[index]).cast(),
-            Access::Write,
-        );
+        let list = (&raw const area.lists[index]).cast();
+        P::touch(Line::FreeArea, list, Access::Write);
+        touch::<P>(map, area.lists[index].head(), Access::Write);
         area.lists[index].push_head(map, pfn);
         area.counts[index] += 1;
         area.mask |= 1 << index;
@@ -464,20 +462,16 @@ impl FreeAreas {
     fn unlink<P: Platform>(&mut self, map: &Memmap, pfn: Pfn, order: Order, released: bool) {
         let area = &mut self.areas[usize::from(released)];
         let index = order.get() as usize;
-        P::touch(
-            Line::FreeArea,
-            (&raw const area.lists[index]).cast(),
-            Access::Write,
-        );
-        P::touch(
-            Line::Page,
-            (&raw const *map.descriptor(pfn)).cast(),
-            Access::Write,
-        );
-        area.lists[index].remove(map, pfn);
+        let list = (&raw const area.lists[index]).cast();
+        P::touch(Line::FreeArea, list, Access::Write);
+        let page = map.descriptor(pfn);
+        let [prev, next] = area.lists[index].remove(map, pfn);
+        for changed in [pfn, prev, next] {
+            touch::<P>(map, changed, Access::Write);
+        }
         area.counts[index] -= 1;
-        if map.descriptor(pfn).has(flag::BARE) {
-            map.descriptor(pfn).mark(flag::BARE, false);
+        if page.has(flag::BARE) {
+            page.mark(flag::BARE, false);
             self.bare_pages -= order.pages().0;
             self.bare_blocks -= 1;
         }
@@ -500,6 +494,13 @@ pub(super) fn largest_block(pfn: Pfn, pages: usize) -> Order {
     let fits = crate::base::ilog2(pages as u64);
     let order = pfn.0.trailing_zeros().min(fits).min(Order::MAX.get());
     Order::new(order).unwrap_or(Order::ZERO)
+}
+
+/// A page's descriptor is accessed, where there is a page.
+fn touch<P: Platform>(map: &Memmap, pfn: Pfn, access: Access) {
+    if pfn.is_some() {
+        P::touch(Line::Page, (&raw const *map.descriptor(pfn)).cast(), access);
+    }
 }
 
 /// Pages that name the block's head, the head included.

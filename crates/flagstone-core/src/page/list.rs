@@ -85,9 +85,9 @@ impl PageList {
         self.tail = pfn;
     }
 
-    /// Takes a block out of the list it is on.
+    /// Takes a block out of the list it is on; answers its neighbours, whose links changed.
     #[inline]
-    pub fn remove(&mut self, map: &Memmap, pfn: Pfn) {
+    pub fn remove(&mut self, map: &Memmap, pfn: Pfn) -> [Pfn; 2] {
         let page: &Descriptor = map.descriptor(pfn);
         let next = Pfn(page.next.load(Relaxed));
         let prev = Pfn(page.prev.load(Relaxed));
@@ -103,6 +103,7 @@ impl PageList {
             debug_assert_eq!(self.tail, pfn);
             self.tail = prev;
         }
+        [prev, next]
     }
 
     /// Takes the newest block.

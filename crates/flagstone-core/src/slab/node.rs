@@ -36,7 +36,7 @@ pub enum End {
     Tail,
 }
 
-/// A cache's structures on one node, in this order: [`Node::address`] names the barn's line.
+/// A cache's structures on one node, in this order: the barn has a line of its own, the list the next.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Node {
@@ -103,11 +103,11 @@ impl Node {
         self.nr_partial() == 0 && !self.has_orphans()
     }
 
-    /// The address of the structure's first line, for the seam's `touch`.
+    /// The address of the line with the list's lock, head and counts, for the seam's `touch`.
     #[inline]
     #[must_use]
     pub fn address(&self) -> *const u8 {
-        core::ptr::from_ref(self).cast()
+        core::ptr::from_ref(&self.list).cast()
     }
 
     /// Puts a slab on the list. `descriptors[pfn]` are reached through `at`.

@@ -42,12 +42,9 @@ const RECEIVERS: usize = 4;
 /// CPUs that one group of 40 tasks keeps busy.
 const GROUP: usize = 8;
 /// Nanoseconds of one message outside the allocator: copies, system calls, switches. Fitted to the
-/// base row's share of lock waiting, 22.2 %; the base's throughput is the scale. Tried: 2600 (from
-/// a trace on two CPUs of 3.2 µs a message: no contention at all), 1000, 750, 500, 300; since
-/// sockets have locks, senders an order and memory a past: 1000, 1400 (27.0 % after 64 ms), 1900
-/// (9.9 % after 512 ms, not settled), 1550 (23.0 %, three seeds), 1575 (24.8 %, three), and this, which
-/// comes nearest (21.9 %, six seeds; there are two states, and a seed may still drift between them).
-const THINK_NS: f64 = 1600.0;
+/// base row's share of lock waiting, 22.2 % (docs/fits.md); the base's throughput is the scale. There are two
+/// states, and a seed may still drift between them.
+pub(super) const THINK_NS: f64 = 1700.0;
 /// A sender holds its receiver's socket: two nested locks, credentials, a link at the queue's
 /// tail. An estimate of some 250 instructions.
 const QUEUEING: Ps = 80 * NS;

@@ -72,9 +72,8 @@ impl Steps {
 }
 
 /// Nanoseconds of one operation outside the allocator: fitted, together with the profile's transfer
-/// inside a socket, to the four base figures (223,670, 186,020 and 89,200 operations per second
-/// and process at 56, 112 and 224 tasks, 43.8 % of the time waiting for locks at 112).
-const THINK_NS: f64 = 2000.0;
+/// inside a socket, to the four base figures (docs/fits.md).
+pub(super) const THINK_NS: f64 = 1800.0;
 
 /// Nanoseconds that a mapping of a file takes longer, measured on one CPU of the recording's machine.
 const FILE_NS: f64 = 450.0;

@@ -116,6 +116,8 @@ pub struct Workload {
     /// Made of processes: nearly all memory is whole pages, and all goes back when they end, so that
     /// what pagesets keep then is of interest.
     pub processes: bool,
+    /// Nanoseconds outside the allocator that were fitted to a base row, where they were.
+    pub fitted_think_ns: Option<f64>,
     /// Object sizes it can be asked for in bytes, from and to; `None`: its objects are what they are.
     pub sizes: Option<(usize, usize)>,
     /// Makes its programs.
@@ -129,6 +131,7 @@ const PAIRS: Tasks = Tasks { least: 2, step: 2 };
 pub const WORKLOADS: &[Workload] = &[
     Workload {
         placement: Placement::Compact,
+        fitted_think_ns: Some(mmap1::THINK_NS),
         ..Workload::steady(
             "mmap1",
             "will-it-scale mmap1: map and unmap 128 MiB; maple nodes under RCU",
@@ -165,6 +168,7 @@ pub const WORKLOADS: &[Workload] = &[
     },
     Workload {
         tasks: PAIRS,
+        fitted_think_ns: Some(hackbench::THINK_NS),
         ..Workload::steady(
             "hackbench",
             "messages between senders and receivers in groups of 40 tasks",
@@ -194,6 +198,7 @@ pub const WORKLOADS: &[Workload] = &[
     },
     Workload {
         processes: true,
+        fitted_think_ns: Some(kbuild::THINK_NS),
         ..Workload::steady(
             "kbuild",
             "compilers: pages faulted in one by one, given back at once at exit",
@@ -203,6 +208,7 @@ pub const WORKLOADS: &[Workload] = &[
     },
     Workload {
         tasks: PAIRS,
+        fitted_think_ns: Some(sctp::THINK_NS),
         ..Workload::steady(
             "sctp-stream-many",
             "netperf SCTP_STREAM_MANY: pairs passing messages with order-2 blocks",
@@ -212,6 +218,7 @@ pub const WORKLOADS: &[Workload] = &[
     },
     Workload {
         tasks: PAIRS,
+        fitted_think_ns: Some(af_unix::THINK_NS),
         ..Workload::steady(
             "af-unix",
             "lmbench UNIX: pairs passing 64 KiB through a socket in order-2 and order-3 blocks",
@@ -311,6 +318,7 @@ impl Workload {
             tasks: ANY,
             placement: Placement::Spread,
             processes: false,
+            fitted_think_ns: None,
             sizes: None,
             make,
         }

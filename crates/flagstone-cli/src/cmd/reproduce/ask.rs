@@ -6,6 +6,7 @@
 //!
 //! An ask is one run with one seed. Families list theirs; equal ones are run once.
 
+use super::without::Mechanism;
 use flagstone_lab::{Row, Spec, Window};
 use flagstone_sim::Machine;
 use flagstone_sim::scenario::NamedPolicy;
@@ -115,6 +116,8 @@ pub(super) struct Ask {
     pub(super) seed: u64,
     /// How long to look; finite workloads run to their end.
     pub(super) look: Look,
+    /// A mechanism of the model that is left out.
+    pub(super) without: Option<&'static str>,
 }
 
 impl Ask {
@@ -135,6 +138,7 @@ impl Ask {
             think_ns: None,
             seed: 1,
             look,
+            without: None,
         }
     }
 
@@ -167,20 +171,28 @@ impl Ask {
         }
     }
 
-    /// The machine, with the page size asked for.
+    /// The machine, with the page size asked for, and without what is left out.
     pub(super) fn machine(&self) -> Result<Machine, String> {
         let mut machine = Machine::named(self.machine)?;
         if let Some(page_size) = self.page_size {
             machine.topology.page_size = page_size;
         }
-        Ok(machine)
+        let left_out = self.without.and_then(Mechanism::named);
+        Ok(left_out
+            .and_then(|known| known.taken_from(&machine))
+            .unwrap_or(machine))
     }
 
     /// Everything that decides the run, in text; equal text, equal figures.
     pub(super) fn key(&self) -> Result<String, String> {
         let policy = NamedPolicy::parse(&self.policy)?;
+        // The machine says what is left out: where it has no part, the run is the one with it.
+        let ask = Self {
+            without: None,
+            ..self.clone()
+        };
         Ok(format!(
-            "code {} {self:?} {:?} {:?}",
+            "code {} {ask:?} {:?} {:?}",
             env!("SIMULATED_CODE_DIGEST"),
             self.machine()?,
             policy.policy

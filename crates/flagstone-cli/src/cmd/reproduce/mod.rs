@@ -16,7 +16,7 @@ mod document;
 mod html;
 mod measured;
 mod pareto;
-mod published;
+pub(super) mod published;
 mod reasons;
 mod results;
 mod runner;
@@ -28,12 +28,13 @@ mod s4;
 mod score;
 mod sheet;
 mod view;
+mod without;
 
 use crate::exit::{Failure, Outcome};
 use crate::outfile;
 use ask::{Ask, Effort, Runs};
 use sheet::Sheet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// The five documents.
@@ -57,6 +58,7 @@ const LAST_SEED: u64 = u64::MAX - (1 << 32);
   flagstone reproduce all --html report.html --docs docs/results.md
   flagstone reproduce S3 --seed 101       the same with other seeds
   flagstone reproduce --quick --check before.json    is any row worse than it was?
+  flagstone reproduce --quick --leave-one-out FILE.md    what does each mechanism earn?
 
 Exit codes: 0 done, whatever the figures say; 1 with --check, a row got worse; 2 a wrong call or a
 file that cannot be read or written;
@@ -83,6 +85,10 @@ pub struct Args {
     /// Compare with a document that --json wrote: exit 1 if a row got worse
     #[arg(long, value_name = "BASELINE.json")]
     check: Option<PathBuf>,
+    /// Leave mechanisms of the model out, one at a time, and write into F how many rows lie inside; F keeps
+    /// what stands outside its marks
+    #[arg(long, value_name = "F", conflicts_with_all = ["seeds", "json", "html", "docs", "check"])]
+    leave_one_out: Option<PathBuf>,
     /// Simulate everything again instead of taking answers from the cache
     #[arg(long)]
     no_cache: bool,
@@ -116,8 +122,11 @@ pub fn run(args: &Args) -> Outcome {
     } else {
         "flagstone: reproduce: interrupted; finished runs are in the cache, the next call goes on from there\n"
     });
-    let asks = seeds.iter().flat_map(|seed| asks(seed, effort)).collect();
     let cache = (!args.no_cache).then(runner::cache_folder).flatten();
+    if let Some(file) = &args.leave_one_out {
+        return leave_one_out(file, effort, args.seed, cache.as_deref());
+    }
+    let asks = seeds.iter().flat_map(|seed| asks(seed, effort)).collect();
     let (runs, cost) = runner::run_until_precise(asks, args.seed, cache.as_deref());
     let mut sheet = Sheet::new(&seeds);
     sheet.first_seed = args.seed;
@@ -155,6 +164,15 @@ pub fn run(args: &Args) -> Outcome {
         println!("{} runs simulated, {} from the cache", cost.made, cost.kept);
     }
     kept.map_or(Ok(ExitCode::SUCCESS), |kept| verdict(&kept.compare(&sheet)))
+}
+
+/// Writes the table of mechanisms into a file, or into its place in one.
+fn leave_one_out(file: &Path, effort: Effort, first: u64, cache: Option<&Path>) -> Outcome {
+    outfile::writable("reproduce", file)?;
+    let table = without::table(effort, first, cache);
+    let document = std::fs::read_to_string(file).unwrap_or_default();
+    outfile::write("reproduce", file, &without::placed(&document, &table))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Tells on stderr how a run compares with a kept one; a finding if a row got worse.
@@ -223,7 +241,6 @@ fn fill(seed: &str, sheet: &mut Sheet, runs: &Runs, effort: Effort) {
 mod tests {
     use super::*;
     use crate::html::check;
-    use std::path::Path;
 
     /// Everything that needs no simulation.
     fn computed() -> Sheet {
@@ -294,7 +311,7 @@ mod tests {
         let page = html::page(&computed(), true);
         assert_eq!(check::nested(&page), Ok(()));
         assert!(page.contains("Content-Security-Policy") && page.contains("default-src 'none'"));
-        for fetched in [" src=", "<link rel='stylesheet'", "@import", "href='http"] {
+        for fetched in [" src=", "<link", "@import", "url(http"] {
             let own = page.split("<script>").next().unwrap();
             assert!(!own.contains(fetched), "{fetched}");
         }

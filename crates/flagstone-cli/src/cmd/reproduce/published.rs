@@ -12,27 +12,39 @@ const TABLE: &str = include_str!("../../../data/published.csv");
 
 /// One published figure.
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct Published {
+pub(in crate::cmd) struct Published {
     /// Which document: S0 to S4.
-    pub(super) seed: String,
+    pub(in crate::cmd) seed: String,
     /// Its table.
-    pub(super) table: String,
+    pub(in crate::cmd) table: String,
     /// The row.
-    pub(super) row: String,
+    pub(in crate::cmd) row: String,
     /// The column.
-    pub(super) column: String,
+    pub(in crate::cmd) column: String,
     /// The figure.
     #[serde(rename = "published")]
-    pub(super) value: f64,
+    pub(in crate::cmd) value: f64,
     /// Its unit.
-    pub(super) unit: String,
+    pub(in crate::cmd) unit: String,
     /// Cells of the same key before this one.
     #[serde(skip)]
-    pub(super) nth: usize,
+    pub(in crate::cmd) nth: usize,
+}
+
+impl Published {
+    /// Whether it is a figure of the kernel before the change that its document is about.
+    pub(in crate::cmd) fn is_of_the_base(&self) -> bool {
+        match self.seed.as_str() {
+            "S1" => self.table == "1 alloc N free SLAB",
+            "S3" => self.row == "base",
+            "S4" => self.row == "SLUB",
+            _ => self.column == "base",
+        }
+    }
 }
 
 /// Every published cell, in the documents' order.
-pub(super) fn cells() -> Vec<Published> {
+pub(in crate::cmd) fn cells() -> Vec<Published> {
     let mut seen: HashMap<[String; 4], usize> = HashMap::new();
     let mut reader = csv::Reader::from_reader(TABLE.as_bytes());
     reader

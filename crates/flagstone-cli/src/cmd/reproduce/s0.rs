@@ -20,7 +20,7 @@ const SPIN: &str = "native_queued_spin_lock_slowpath";
 const FUNCTIONS: [&str; 3] = ["___slab_alloc", "__unfreeze_partials", "get_any_partial"];
 /// Think times of hackbench that were tried, as the workload lists them, and settings of a form with
 /// run queues that is not used (docs/design/simulator.md).
-const HACKBENCH_TRIED: u32 = 11 + 28;
+const HACKBENCH_TRIED: u32 = 11 + 28 + 3;
 /// The larger machine, of the same parts.
 const LARGE: (&str, u32) = ("spr-2s-224@1024", 1024);
 
@@ -82,7 +82,7 @@ pub(super) fn fill(sheet: &mut Sheet, runs: &Runs, effort: Effort) {
     sheet.settings.push(Setting {
         seed: SEED,
         what: "mmap1: time outside the allocator (noted in the workload)".into(),
-        source: "fitted to the three base rows".into(),
+        source: "fitted to the base rows (docs/fits.md)".into(),
         tried: 4,
     });
     sheet.settings.push(Setting {
@@ -92,7 +92,7 @@ pub(super) fn fill(sheet: &mut Sheet, runs: &Runs, effort: Effort) {
                the scale; how long a socket's lock is held is an estimate, not varied; 28 of the values \
                are of a form with more tasks than CPUs that is not used"
                 .into(),
-        source: "fitted to the base's share of waiting".into(),
+        source: "fitted to the base's share of waiting (docs/fits.md)".into(),
         tried: HACKBENCH_TRIED,
     });
 }

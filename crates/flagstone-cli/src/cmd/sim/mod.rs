@@ -5,11 +5,13 @@
 //!   list        names that run takes              calibrate, validate   this host
 //!   replay      a recorded trace                  pagesets  page events of a kernel
 //!   interleave  random programs, checked          cache     runs that are kept
+//!   fit         prices and think times from base rows
 //! ```
 //!
 //! Parse and check everything first, then run, then print. `sim NAME` is short for `sim run NAME`.
 
 mod cache;
+mod fit;
 mod host;
 mod interleave;
 mod list;
@@ -45,6 +47,7 @@ const RUNS_MAX: u64 = 100_000;
   flagstone sim interleave --seeds 10000    random programs, every access interleaved, checked
   flagstone sim calibrate here.toml         measure this host: its profile, about 15 s
   flagstone sim validate                    the same programs here and simulated, 2 to 3 minutes
+  flagstone sim fit                         prices from base rows, every setting in a log
   flagstone sim list                        workloads, machines, policies
 
 Exit status: 0 done; 1 a run failed, a seed of interleave broke an invariant, a row of
@@ -78,6 +81,7 @@ enum Command {
     Run(Box<run::RunArgs>),
     List(list::ListArgs),
     Calibrate(host::CalibrateArgs),
+    Fit(fit::FitArgs),
     Validate(host::ValidateArgs),
     Interleave(interleave::InterleaveArgs),
     Pagesets(pagesets::PagesetsArgs),
@@ -98,6 +102,7 @@ pub fn run(args: &Args) -> Outcome {
             args.spec.as_deref(),
         ),
         Some(Command::List(args)) => list::run(&args.json),
+        Some(Command::Fit(args)) => fit::run(args),
         Some(Command::Calibrate(args)) => host::calibrate(&args.file),
         Some(Command::Validate(args)) => host::validate(args),
         Some(Command::Interleave(args)) => interleave::run(args),

@@ -13,16 +13,8 @@ use crate::html::escape;
 use core::fmt::Write;
 use serde_json::{Value, json};
 
-/// Marks by style.
-const SHAPES: [&str; 7] = [
-    "circle",
-    "square",
-    "diamond",
-    "triangle-up",
-    "triangle-down",
-    "cross",
-    "cross",
-];
+/// The colour of our own policy.
+pub(super) const OWN: usize = 3;
 /// Pixels of a chart's plane.
 const HEIGHT: u32 = 300;
 
@@ -30,8 +22,10 @@ const HEIGHT: u32 = 300;
 pub(super) struct Series {
     /// In the legend.
     pub(super) name: String,
-    /// Colour, mark and dash: 0 to 6.
+    /// Colour: 0 to 6, one for each subject.
     pub(super) style: usize,
+    /// Published figures are dashed, with round marks.
+    pub(super) published: bool,
     /// Figure and deviation for each place.
     pub(super) points: Vec<Option<(f64, Option<f64>)>>,
     /// Whether neighbours are joined.
@@ -44,8 +38,10 @@ pub(super) struct Chart {
     pub(super) id: String,
     /// One line.
     pub(super) title: String,
-    /// What the vertical axis says.
+    /// What the vertical axis says, in words.
     pub(super) unit: String,
+    /// What the horizontal one says.
+    pub(super) across: &'static str,
     /// The places.
     pub(super) places: Vec<String>,
     /// The lines.
@@ -54,9 +50,21 @@ pub(super) struct Chart {
     pub(super) log: bool,
 }
 
-fn names(styles: &[usize], of: &[&str; 7]) -> Vec<String> {
-    let name = |style: &usize| of[style % 7].to_owned();
-    styles.iter().map(name).collect()
+/// The mark of a line or a point.
+fn shape(style: usize, published: bool) -> &'static str {
+    match (published, style) {
+        (true, _) => "circle",
+        (false, OWN) => "triangle-up",
+        (false, _) => "square",
+    }
+}
+
+/// Least and most.
+fn range(values: impl Iterator<Item = f64>) -> Option<[f64; 2]> {
+    values.fold(None, |found, value| {
+        let [least, most] = found.unwrap_or([value, value]);
+        Some([least.min(value), most.max(value)])
+    })
 }
 
 impl Chart {
@@ -116,17 +124,19 @@ impl Chart {
     /// The specification (Vega-Lite).
     fn specification(&self) -> Value {
         let series: Vec<&String> = self.series.iter().map(|line| &line.name).collect();
-        let styles: Vec<usize> = self.series.iter().map(|line| line.style % 7).collect();
-        let dashes: Vec<Value> = styles
-            .iter()
-            .map(|style| {
-                if matches!(style, 0 | 2) {
-                    json!([6, 4])
-                } else {
-                    json!([1, 0])
-                }
-            })
+        let lines = || self.series.iter();
+        let colours: Vec<&str> = lines().map(|line| COLOURS[line.style % 7]).collect();
+        let shapes: Vec<&str> = lines()
+            .map(|line| shape(line.style, line.published))
             .collect();
+        let dash = |line: &Series| {
+            if line.published {
+                json!([6, 4])
+            } else {
+                json!([1, 0])
+            }
+        };
+        let dashes: Vec<Value> = lines().map(dash).collect();
         let joined: Vec<&String> = self
             .series
             .iter()
@@ -144,7 +154,7 @@ impl Chart {
             "field": "at", "type": "quantitative",
             "scale": { "domain": [-0.5, self.places.len() as f64 - 0.5], "nice": false, "zero": false },
             "axis": {
-                "title": null, "grid": false, "values": (0..self.places.len()).collect::<Vec<_>>(),
+                "title": self.across, "grid": false, "values": (0..self.places.len()).collect::<Vec<_>>(),
                 "labelExpr": format!("{}[datum.value]", json!(self.places)),
                 "labelAngle": lean, "labelOverlap": false
             }
@@ -162,7 +172,7 @@ impl Chart {
         };
         let colour = json!({
             "field": "series", "type": "nominal",
-            "scale": { "domain": series, "range": names(&styles, &COLOURS) },
+            "scale": { "domain": series, "range": colours },
             "legend": {
                 "title": null, "orient": "bottom", "symbolStrokeWidth": 0,
                 "columns": { "expr": "containerSize()[0] < 480 ? 1 : containerSize()[0] < 720 ? 2 : 3" }
@@ -170,7 +180,7 @@ impl Chart {
         });
         let shape = json!({
             "field": "series", "type": "nominal",
-            "scale": { "domain": series, "range": names(&styles, &SHAPES) }
+            "scale": { "domain": series, "range": shapes }
         });
         let dash = json!({
             "field": "series", "type": "nominal",
@@ -203,6 +213,53 @@ impl Chart {
                 }
             ]
         })
+    }
+
+    /// What the picture says: how far simulated lines are from published ones, and our own from the last
+    /// simulated one. Shares and changes differ by points, other figures by a factor.
+    pub(super) fn reading(&self) -> String {
+        let in_points = self.unit.starts_with('%');
+        let beside = |one: &Series, other: &Series| {
+            let pairs = one.points.iter().zip(&other.points);
+            range(pairs.filter_map(|(one, other)| {
+                let (one, other) = ((*one)?.0, (*other)?.0);
+                Some(if in_points {
+                    one - other
+                } else {
+                    one / other * 100.0
+                })
+            }))
+        };
+        let words = |what: &str, [least, most]: [f64; 2], than: &str| match in_points {
+            true => format!("{what} differs from {than} by {least:+.0} to {most:+.0} points. "),
+            false => format!("{what} is {least:.0} to {most:.0} % of {than}. "),
+        };
+        let mut text = String::new();
+        let mut last = None;
+        for line in self.series.iter().filter(|line| line.published) {
+            let twin = |other: &&Series| !other.published && other.style == line.style;
+            if let Some(got) = self.series.iter().find(twin)
+                && let Some(found) = beside(got, line)
+            {
+                text += &words(
+                    &format!("“{}”", got.name),
+                    found,
+                    &format!("“{}”", line.name),
+                );
+                last = Some(got);
+            }
+        }
+        let own = self.series.iter().find(|line| line.style == OWN);
+        if let (Some(own), Some(last)) = (own, last)
+            && let Some(found) = beside(own, last)
+        {
+            text += &words(
+                &format!("“{}”", own.name),
+                found,
+                &format!("“{}”", last.name),
+            );
+        }
+        text
     }
 
     /// The picture.
@@ -281,7 +338,7 @@ pub(super) fn plane(id: &str, title: &str, units: [&str; 2], spots: &[Spot]) -> 
         .map(|(index, spot)| {
             json!({
                 "x": spot.x, "y": spot.y, "number": (index + 1).to_string(),
-                "colour": COLOURS[spot.style % 7], "shape": SHAPES[spot.style % 7],
+                "colour": COLOURS[spot.style % 7], "shape": shape(spot.style, false),
                 "words": spot.words(units)
             })
         })

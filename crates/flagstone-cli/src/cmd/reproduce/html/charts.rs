@@ -1,6 +1,6 @@
 //! Which charts each document gets.
 
-use super::chart::{self, Chart, Series, Spot};
+use super::chart::{self, Chart, OWN, Series, Spot};
 use crate::cmd::reproduce::sheet::{Cell, Sheet};
 use crate::cmd::reproduce::{pareto, s1};
 use crate::html::escape;
@@ -20,7 +20,11 @@ pub(super) fn of(seed: &str, sheet: &Sheet) -> Vec<String> {
         .map(framed)
         .collect();
     match seed {
-        "S0" => figures.extend(pareto_picture(sheet)),
+        "S0" => figures.extend(
+            pareto::PICTURES
+                .iter()
+                .filter_map(|picture| plane(sheet, picture)),
+        ),
         "S1" => figures.extend(phase_diagram(sheet)),
         _ => {}
     }
@@ -29,10 +33,11 @@ pub(super) fn of(seed: &str, sheet: &Sheet) -> Vec<String> {
 
 fn framed(chart: &Chart) -> String {
     format!(
-        "<figure><figcaption>{}</figcaption>{}<details><summary>Figures of this chart</summary>{}\
+        "<figure><figcaption>{}</figcaption>{}<p>{}</p><details><summary>Figures of this chart</summary>{}\
          </details></figure>",
         escape(&chart.title),
         chart.picture(),
+        escape(&chart.reading()),
         chart.table()
     )
 }
@@ -76,6 +81,7 @@ fn over_rows(
     Series {
         name: name.into(),
         style,
+        published: matches!(which, Part::Published),
         points: rows.iter().map(cell).collect(),
         joined: true,
     }
@@ -106,11 +112,12 @@ fn s0(sheet: &Sheet) -> Vec<Chart> {
         Chart {
             id: "s0-mmap1".into(),
             title: "mmap1: operations of one process in a second, by share of 224 CPUs".into(),
-            unit: "per_process_ops".into(),
+            unit: "operations of a process in a second".into(),
+            across: "tasks, in percent of 224 CPUs",
             series: vec![
-                line("base", Part::Published, 0, "published, base"),
-                line("patched", Part::Published, 2, "published, order 4"),
-                line("base", Part::Got, 6, "simulated, base"),
+                line("base", Part::Published, 2, "published, base"),
+                line("patched", Part::Published, 1, "published, order 4"),
+                line("base", Part::Got, 2, "simulated, base"),
                 line("patched", Part::Got, 1, "simulated, order 4"),
                 line("base", Part::Own, 3, "flagstone"),
             ],
@@ -120,9 +127,10 @@ fn s0(sheet: &Sheet) -> Vec<Chart> {
         Chart {
             id: "s0-gain".into(),
             title: "mmap1: gain of order 4".into(),
-            unit: "% over base".into(),
+            unit: "% more than the base".into(),
+            across: "tasks, in percent of 224 CPUs",
             series: vec![
-                line("gain", Part::Published, 0, "published"),
+                line("gain", Part::Published, 1, "published"),
                 line("gain", Part::Got, 1, "simulated"),
                 line("gain", Part::Own, 3, "flagstone over base"),
             ],
@@ -143,11 +151,12 @@ fn s1(sheet: &Sheet) -> Vec<Chart> {
         charts.push(Chart {
             id: format!("s1-{}", column.replace(' ', "")),
             title: format!("Cycles of {words}, by object size"),
-            unit: "cycles, logarithmic".into(),
+            unit: "processor cycles for an object (logarithmic)".into(),
+            across: "bytes of an object",
             series: vec![
-                line("SLAB", Part::Published, 0, "SLAB, published"),
-                line("SLAB", Part::Got, 6, "SLAB, simulated"),
-                line("SLUB", Part::Published, 2, "SLUB, published"),
+                line("SLAB", Part::Published, 2, "SLAB, published"),
+                line("SLAB", Part::Got, 2, "SLAB, simulated"),
+                line("SLUB", Part::Published, 1, "SLUB, published"),
                 line("SLUB", Part::Got, 1, "SLUB, simulated"),
                 line("SLUB", Part::Own, 3, "flagstone"),
             ],
@@ -169,9 +178,10 @@ fn s2(sheet: &Sheet) -> Vec<Chart> {
         charts.push(Chart {
             id: id.into(),
             title: format!("Change of {table} against the base"),
-            unit: "%".into(),
+            unit: "% more than the base".into(),
+            across: "machine, page size and moment",
             series: vec![
-                line(Part::Published, 0, "least waste, published"),
+                line(Part::Published, 1, "least waste, published"),
                 line(Part::Got, 1, "least waste, computed"),
                 line(Part::Own, 3, "flagstone, computed"),
             ],
@@ -192,9 +202,10 @@ fn s2(sheet: &Sheet) -> Vec<Chart> {
             id: format!("s2-{}", words.replace(' ', "").to_lowercase()),
             title: format!("hackbench's time, {words}"),
             unit: "seconds".into(),
+            across: "groups of 40 tasks",
             series: vec![
-                line("base", Part::Published, 0, "published, base"),
-                line("patched", Part::Published, 2, "published, least waste"),
+                line("base", Part::Published, 2, "published, base"),
+                line("patched", Part::Published, 1, "published, least waste"),
                 line("patched", Part::Got, 1, "simulated, least waste"),
                 line("base", Part::Own, 3, "flagstone"),
             ],
@@ -215,7 +226,13 @@ fn s3(sheet: &Sheet) -> Vec<Chart> {
         ("netperf SCTP_STREAM_MANY", "sctp", "score"),
         ("lmbench3 UNIX (AF_UNIX)", "unix", "score"),
     ] {
-        for (column, unit) in [(first, "% of base"), ("lock contend%", "% of CPU time")] {
+        for (column, unit) in [
+            (first, "% of the base"),
+            (
+                "lock contend%",
+                "% of processor time that waits for zone locks",
+            ),
+        ] {
             let places = rows(sheet, table);
             let line = |which, style, name: &str| {
                 over_rows(sheet, table, &places, column, which, style, name)
@@ -224,8 +241,9 @@ fn s3(sheet: &Sheet) -> Vec<Chart> {
                 id: format!("s3-{id}-{}", &column[..4]),
                 title: format!("{table}: {column}"),
                 unit: unit.into(),
+                across: "patches of the series that are applied",
                 series: vec![
-                    line(Part::Published, 0, "published"),
+                    line(Part::Published, 1, "published"),
                     line(Part::Got, 1, "simulated"),
                     line(Part::Own, 3, "flagstone"),
                 ],
@@ -253,20 +271,22 @@ fn s4(sheet: &Sheet) -> Vec<Chart> {
     got.push(of("SLUB", Part::Own));
     published.push(None);
     places.push("flagstone".into());
-    let line = |name: &str, style, points| Series {
+    let line = |name: &str, published, points| Series {
         name: name.into(),
-        style,
+        style: 1,
+        published,
         points,
         joined: false,
     };
     vec![Chart {
         id: "s4-real".into(),
         title: "fio netio: real time, mean and deviation over 50 runs".into(),
-        unit: "seconds".into(),
+        unit: "seconds of real time".into(),
+        across: "allocator",
         places,
         series: vec![
-            line("published", 0, published),
-            line("simulated speed, in the published unit", 1, got),
+            line("published", true, published),
+            line("simulated speed, in the published unit", false, got),
         ],
         log: false,
     }]
@@ -290,25 +310,28 @@ fn extra_rows(sheet: &Sheet, table: &str) -> Vec<String> {
     rows
 }
 
-fn pareto_picture(sheet: &Sheet) -> Option<String> {
-    let spots: Vec<Spot> = extra_rows(sheet, pareto::TABLE)
+fn plane(sheet: &Sheet, picture: &pareto::Picture) -> Option<String> {
+    let spots: Vec<Spot> = extra_rows(sheet, picture.table)
         .into_iter()
         .filter_map(|row| {
             Some(Spot {
-                x: extra(sheet, pareto::TABLE, &row, pareto::COLUMNS[1])?,
-                y: extra(sheet, pareto::TABLE, &row, pareto::COLUMNS[0])?,
-                style: if row == "flagstone" { 3 } else { 1 },
+                x: extra(sheet, picture.table, &row, pareto::COLUMNS[1])?,
+                y: extra(sheet, picture.table, &row, pareto::COLUMNS[0])?,
+                style: if row == "flagstone" { OWN } else { 1 },
                 name: row,
             })
         })
         .collect();
-    let title = "Throughput against memory for all policies: up and left is better";
-    let units = ["MiB in use", "operations per task and second"];
+    let title = format!(
+        "Throughput against memory: up and left is better ({})",
+        picture.about
+    );
+    let units = ["MiB in use", "operations of a task in a second"];
+    let id = format!("s0-plane-{}", picture.workload.replace('.', "-"));
     (!spots.is_empty()).then(|| {
         format!(
-            "<figure><figcaption>{title} (mmap1 on 112 of 224 CPUs, simulated)</figcaption>{}{}\
-             </figure>",
-            chart::plane("s0-pareto", title, units, &spots),
+            "<figure><figcaption>{title}</figcaption>{}{}</figure>",
+            chart::plane(&id, &title, units, &spots),
             chart::numbered(units, &spots)
         )
     })

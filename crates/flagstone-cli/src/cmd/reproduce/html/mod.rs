@@ -12,13 +12,55 @@ use crate::html::{close, close_table, escape, header_ends, open, open_table};
 use crate::source::machine;
 use core::fmt::Write;
 
+/// A document: what it is about, and its experiment.
+struct Document {
+    seed: &'static str,
+    title: &'static str,
+    /// Who, when, on what and why, in two sentences.
+    experiment: &'static str,
+    /// Where it can be read.
+    link: &'static str,
+}
+
 /// What the documents are, in their order.
-const TITLES: [(&str, &str); 5] = [
-    ("S0", "Max slab order 4 on big systems (2023)"),
-    ("S1", "One CPU allocates, seven free (2007)"),
-    ("S2", "The order of least waste (2023)"),
-    ("S3", "Pagesets that tune themselves (2023)"),
-    ("S4", "min_partial by object size (2008)"),
+const DOCUMENTS: [Document; 5] = [
+    Document {
+        seed: "S0",
+        title: "Max slab order 4 on big systems (2023)",
+        experiment: "In September 2023 Feng Tang ran will-it-scale's mmap1 and hackbench on a server of two Sapphire Rapids \
+                     packages, 112 cores with 224 threads and 256 GB. He asked whether slabs of up to 16 pages instead of 8 take \
+                     waiting off the lock of a node's partial list.",
+        link: "https://lore.kernel.org/linux-mm/?q=s%3A%22mm%2Fslub%3A+increase+the+maximum+slab+order+to+4%22",
+    },
+    Document {
+        seed: "S1",
+        title: "One CPU allocates, seven free (2007)",
+        experiment: "In December 2007 Christoph Lameter let one of eight CPUs allocate and the other seven free, inside the kernel, \
+                     for ten object sizes. The question was why a benchmark had become slower when SLUB took SLAB's place.",
+        link: "https://lore.kernel.org/lkml/?q=f%3Aclameter+%221+alloc+N+free%22",
+    },
+    Document {
+        seed: "S2",
+        title: "The order of least waste (2023)",
+        experiment: "In June 2023 Jay Patel compared slab memory after boot and after hackbench on machines of 160 and 16 CPUs with \
+                     pages of 4 and 64 KiB. He asked how much is saved if the order that wastes least is chosen, and what that costs.",
+        link: "https://lore.kernel.org/linux-mm/20230612085535.275206-1-jaypatel@linux.ibm.com/",
+    },
+    Document {
+        seed: "S3",
+        title: "Pagesets that tune themselves (2023)",
+        experiment: "In October 2023 Huang Ying built kernels and ran netperf over SCTP and lmbench's UNIX sockets on two-socket servers of 224 \
+                     and 128 CPUs, after each step of nine patches. The question was how much waiting for zone locks goes \
+                     away if each CPU's pageset finds its own size.",
+        link: "https://lore.kernel.org/linux-mm/20231016053002.756205-1-ying.huang@intel.com/",
+    },
+    Document {
+        seed: "S4",
+        title: "min_partial by object size (2008)",
+        experiment: "In August 2008 Pekka Enberg ran fio's netio script fifty times under SLAB, SLUB and a changed SLUB on a two-way \
+                     64-bit x86 machine. He asked whether keeping more empty slabs of large objects makes SLUB as steady as SLAB.",
+        link: "https://lore.kernel.org/lkml/?q=s%3A%22SLUB%3A+dynamic+per-cache+MIN_PARTIAL%22",
+    },
 ];
 
 /// The page.
@@ -31,8 +73,8 @@ pub(super) fn page(sheet: &Sheet, quick: bool) -> String {
     page.push_str(
         "<p>Figures called simulated come from the allocator itself on virtual CPUs in virtual time; \
          what was measured on real threads stands under its own \
-         title. Dashed lines and grey are published, drawn lines and blue ours in their place, green \
-         the flagstone policy. Scores count independent figures only, beside the score of predicting that \
+         title. Dashed lines and round marks are published, drawn lines and square marks simulated; each kernel has one \
+         colour, green is the flagstone policy. Scores count independent figures only, beside the score of predicting that \
          nothing changes.</p>",
     );
     let _ = write!(
@@ -51,15 +93,27 @@ pub(super) fn page(sheet: &Sheet, quick: bool) -> String {
     header_ends(&mut page);
     contents(&mut page, sheet);
     page.push_str("<main>");
-    for (seed, title) in present(sheet) {
+    for Document {
+        seed,
+        title,
+        experiment,
+        link,
+    } in present(sheet)
+    {
         let _ = write!(
             page,
-            "<section id='{seed}'><h2>{seed}: {title}</h2><p class='note'>{}</p>",
-            escape(&reasons::of(seed, sheet))
+            "<section id='{seed}'><h2>{seed}: {title}</h2><p>{} <a href='{}'>The mail.</a></p>",
+            escape(experiment),
+            escape(link)
         );
         for figure in charts::of(seed, sheet) {
             page.push_str(&figure);
         }
+        let _ = write!(
+            page,
+            "<details><summary>What misses, and why</summary><p class='note'>{}</p></details>",
+            escape(&reasons::of(seed, sheet))
+        );
         cells(&mut page, sheet, seed);
         page.push_str("</section>");
     }
@@ -72,14 +126,16 @@ pub(super) fn page(sheet: &Sheet, quick: bool) -> String {
     page
 }
 
-fn present(sheet: &Sheet) -> impl Iterator<Item = (&'static str, &'static str)> + '_ {
+fn present(sheet: &Sheet) -> impl Iterator<Item = &'static Document> + '_ {
     let there = |seed: &str| sheet.cells.iter().any(|cell| cell.published.seed == seed);
-    TITLES.into_iter().filter(move |(seed, _)| there(seed))
+    DOCUMENTS
+        .iter()
+        .filter(move |document| there(document.seed))
 }
 
 fn contents(page: &mut String, sheet: &Sheet) {
     page.push_str("<nav aria-label='Contents'><ul>");
-    for (seed, title) in present(sheet) {
+    for Document { seed, title, .. } in present(sheet) {
         let _ = write!(page, "<li><a href='#{seed}'>{seed}: {title}</a></li>");
     }
     page.push_str(
