@@ -52,7 +52,7 @@ fn a_machine_without_the_core_gives_the_noted_digest() {
         .unwrap();
     assert_eq!(
         (vm.digest(), vm.latest()),
-        (0x25e2_95b7_e1e6_6d18, 3_061_220_741)
+        (0xccb0_bf4a_c58c_9006, 3_123_516_566)
     );
 }
 
@@ -67,12 +67,12 @@ fn runs_of_the_core_give_the_noted_digests() {
         digest("one-alloc-flow", "intel-2s-128@16", "flagstone", 16),
     ];
     let noted = [
-        0xd070_cfdf_f683_bc32,
-        0xb326_5118_4b99_de2e,
-        0x3ee1_5b40_62cc_90e1,
-        0x204e_dde4_a54e_ba85,
-        0x8364_b7cf_1459_fc1f,
-        0xac5b_b41f_b575_db79,
+        0x0e66_31bc_094c_5007,
+        0x1ae5_09b3_04e9_f50e,
+        0xe010_fff4_1b7f_7ab3,
+        0x4725_85e7_235f_2120,
+        0x7ffe_035d_c4d5_450f,
+        0xbd8d_2d44_9a76_526b,
     ];
     assert_eq!(found, noted, "{found:#x?}");
 }

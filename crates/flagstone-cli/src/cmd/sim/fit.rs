@@ -269,7 +269,7 @@ fn markdown(fits: &[Fit], tried: &[Tried]) -> String {
         text.push_str(" misfit | |\n|");
         text.push_str(&"--:|".repeat(fit.dial.len() + fit.row.len() + 1));
         text.push_str("---|\n|");
-        text.push_str(&" published |".repeat(1));
+        text.push_str(" published |");
         text.push_str(&" |".repeat(fit.dial.len() - 1));
         for (_, published, _) in &of_fit[0].rows {
             let _ = write!(text, " {} |", short(*published));
