@@ -27,6 +27,12 @@ pub const PAGE_SHIFT: u32 = 12;
 /// The highest order of a block that is looked at: the buddy system's own.
 const ORDER_MAX: u8 = 10;
 
+/// The highest page that an address has: more, and the recording lies.
+const PAGES: u64 = u64::MAX >> PAGE_SHIFT;
+
+/// The most objects of a slab that are believed: the smallest ones of the largest slab there is.
+const OBJECTS_MAX: u32 = 1 << 13;
+
 /// Pages of a direct map's alignment: 1 GiB, on x86 and arm64 alike.
 const ALIGNED: u64 = 1 << 18;
 
@@ -155,7 +161,7 @@ impl Slabs {
 
     /// A free without an event, between `since` and `shown`.
     fn silent(&mut self, address: u64, since: u64, shown: u64, stream: StreamId) {
-        let ns = (since + shown.saturating_sub(since) / 2).max((since + 1).min(shown));
+        let ns = (since + shown.saturating_sub(since) / 2).max(since.saturating_add(1).min(shown));
         self.missing(ns, stream, Event::Free { address });
     }
 
@@ -214,13 +220,14 @@ impl Slabs {
     pub fn pages(&mut self, ns: u64, stream: StreamId, pfn: u64, order: u8, given_back: bool) {
         let Some(apart) = self.apart else { return };
         let order = order.min(ORDER_MAX);
-        let page = pfn.wrapping_add(apart);
+        let page = pfn.wrapping_add(apart) & PAGES;
         self.blocks.insert(page, order);
         if !given_back {
             return;
         }
-        let pages = page..page.saturating_add(1 << order);
-        let addresses = pages.start << PAGE_SHIFT..pages.end << PAGE_SHIFT;
+        let pages = page..=(page + (1 << order) - 1).min(PAGES);
+        let last = pages.end() << PAGE_SHIFT | ((1 << PAGE_SHIFT) - 1);
+        let addresses = pages.start() << PAGE_SHIFT..=last;
         let emptied: Vec<(u64, u64)> = self
             .live
             .range(addresses)
@@ -376,7 +383,7 @@ fn start(slabs: BTreeMap<(u32, u64), Slab>, shape: impl Fn(u32) -> Shape) -> Vec
         let shape = shape(cache);
         let mut objects = slab.page.used;
         let mut free = slab.page.free;
-        if shape.objects == 0 || shape.pages == 0 {
+        if !(1..=OBJECTS_MAX).contains(&shape.objects) || shape.pages == 0 {
             // Nobody looked at the cache: what was free is not known to be on a slab.
             free.clear();
         } else {
@@ -384,7 +391,7 @@ fn start(slabs: BTreeMap<(u32, u64), Slab>, shape: impl Fn(u32) -> Shape) -> Vec
             let others = u64::from(shape.objects).saturating_sub(known.len() as u64);
             let base = page << PAGE_SHIFT;
             let unseen = (0..u64::from(shape.objects))
-                .map(|at| base + at * shape.object_size)
+                .map(|at| base.wrapping_add(at.wrapping_mul(shape.object_size)))
                 .filter(|address| !known.contains(address))
                 .take(others as usize);
             // No event tells of these. They were free if the slab was given back, or if a CPU that had it

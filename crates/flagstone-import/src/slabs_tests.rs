@@ -95,6 +95,36 @@ fn what_a_slab_of_the_trace_frees_unasked_was_allocated_in_bulk() {
 }
 
 #[test]
+fn frames_times_and_shapes_that_lie_do_no_harm() {
+    let mut slabs = Slabs::new(Some(APART));
+    for pfn in [
+        0,
+        u64::MAX,
+        u64::MAX >> PAGE_SHIFT,
+        (u64::MAX >> PAGE_SHIFT) - APART,
+    ] {
+        for order in [0, 10, 255] {
+            slabs.pages(u64::MAX, CPU[0], pfn, order, false);
+            slabs.pages(u64::MAX, CPU[0], pfn, order, true);
+        }
+        slabs.alloc(u64::MAX, CPU[0], u64::MAX - 4096, 1);
+        slabs.alloc(u64::MAX, CPU[0], u64::MAX - 4096, 1);
+    }
+    slabs.free(0, CPU[0], object(3, 0), 1);
+    let lies = Shape {
+        object_size: u64::MAX,
+        objects: u32::MAX,
+        pages: u32::MAX,
+    };
+    let found = slabs.finish(&[lies]);
+    assert!(found.start.iter().all(|slab| slab.objects.len() <= 2));
+    let mut slabs = Slabs::new(None);
+    slabs.free(0, CPU[0], object(3, 0), 1);
+    let large = Shape { objects: 9, ..lies };
+    assert_eq!(slabs.finish(&[large]).start[0].objects.len(), 9);
+}
+
+#[test]
 fn older_slabs_are_made_whole_with_what_was_free_on_them() {
     let mut slabs = Slabs::new(Some(APART));
     // Page 8: used, and free; CPU 1 goes on with page 9, whose second object no event tells of.

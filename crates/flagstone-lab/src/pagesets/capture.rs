@@ -12,7 +12,10 @@ use flagstone_trace::header::Pageset;
 use std::path::Path;
 
 /// Page events that are played at most: each takes some sixty bytes.
-const EVENTS_MAX: usize = 1 << 26;
+const EVENTS_MAX: usize = 1 << 24;
+
+/// Most pages that a pageset's figures are believed to be: 256 GiB.
+const PAGES_MAX: u32 = 1 << 26;
 
 /// A capture's pagesets under a policy.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,6 +38,13 @@ pub fn held(path: &Path, policies: &[Policy]) -> Result<Vec<Held>, String> {
     let Some(cpus) = cpus.filter(|cpus| *cpus > 0) else {
         return Ok(Vec::new());
     };
+    let believed = |set: &Pageset| {
+        let figures = [set.count, set.high, set.batch, set.high_min, set.high_max];
+        figures.iter().all(|pages| *pages <= PAGES_MAX)
+    };
+    if !zones.iter().flat_map(|zone| &zone.before).all(believed) {
+        return Err(told(&format!("a pageset of more than {PAGES_MAX} pages")));
+    }
     let start = |set: &Pageset| Start {
         count: set.count,
         high: set.high,

@@ -408,7 +408,9 @@ impl<'a> Play<'a> {
         }
         let set = &mut self.sets[here.set];
         self.report.refills.add(good, set.scored);
-        set.count += brought * here.pages();
+        set.count = set
+            .count
+            .saturating_add(brought.saturating_mul(here.pages()));
         for &at in refill {
             self.lists.push_back(here, self.trace.events[at].pfn);
         }
@@ -448,7 +450,7 @@ impl<'a> Play<'a> {
         };
         self.lists.push_front(here, event.pfn);
         let set = &mut self.sets[here.set];
-        set.count += here.pages();
+        set.count = set.count.saturating_add(here.pages());
         let pages = set.state.on_free(here.order(), set.count, ZoneFlags::NONE);
         let pages = pages.filter(|pages| *pages > 0);
         let drained = self.drained.remove(&at);

@@ -179,7 +179,7 @@ impl Reader {
             maker,
             begins,
             // The importer puts what was free there a nanosecond later.
-            start: begins.map_or(0, |begins| begins + 1),
+            start: begins.map_or(0, |begins| begins.saturating_add(1)),
         })
     }
 }
