@@ -28,6 +28,60 @@ fn imported(bytes: &[u8]) -> Result<Trace, String> {
     Ok(Trace::open(out.path()).unwrap())
 }
 
+/// The corpus's cache as /proc/slabinfo has it, and its zone.
+const SLABS: &str = "pid 30 32 128 32 1 : tunables 0 0 0 : slabdata 1 1 0\n";
+const ZONES: &str =
+    "Node 0, zone Normal\n managed 9\n cpu: 0\n count: 3\n high: 9\n batch: 3\n start_pfn: 0\n";
+
+#[test]
+fn what_is_imported_from_mutated_files_is_a_whole_trace() {
+    let both = |text: &str| Some((text.to_owned(), text.to_owned()));
+    let options = Options {
+        slabs: both(SLABS),
+        zones: both(ZONES),
+    };
+    mutate::each_read("import", 3000, 100, |bytes| {
+        let out = tempfile::NamedTempFile::new().unwrap();
+        import(&mut Cursor::new(bytes), &options, || {
+            File::create(out.path())
+        })?;
+        let trace = Trace::open(out.path()).unwrap();
+        let mut merged = trace.merged(|_| true);
+        while merged.next().unwrap().is_some() {}
+        Ok::<(), flagstone_import::Error>(())
+    });
+}
+
+#[test]
+fn a_capture_as_text_has_its_slabs_and_its_moves_of_pages() {
+    let text = std::fs::read(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../fuzz/corpus/import/slabs.txt"
+    ));
+    let out = tempfile::NamedTempFile::new().unwrap();
+    let options = Options {
+        slabs: Some((SLABS.into(), SLABS.into())),
+        zones: Some((ZONES.into(), ZONES.into())),
+    };
+    import(&mut Cursor::new(text.unwrap()), &options, || {
+        File::create(out.path())
+    })
+    .unwrap();
+    let trace = Trace::open(out.path()).unwrap();
+    let note = &trace.header().notes[0];
+    for told in [
+        "3 where their slab's pages were given back",
+        "1 allocations without an event",
+        "32 objects older than the trace, of 1 slabs",
+        "6 moves of pages",
+    ] {
+        assert!(note.contains(told), "{told}: {note}");
+    }
+    let cache = &trace.header().caches[0];
+    assert_eq!((cache.older, cache.older_free), (32, 31));
+    assert_eq!(trace.header().zones[0].before[0].count, 3);
+}
+
 #[test]
 fn what_is_imported_from_damaged_files_is_a_whole_trace() {
     let mut rounds = 0;
