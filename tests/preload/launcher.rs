@@ -74,3 +74,27 @@ fn a_setuid_program_is_refused_because_the_loader_would_ignore_the_preload() {
         "{finished:?}"
     );
 }
+
+/// The engines of old kernels: a handler on top of the list's holder left SLAB a slab that frees then linked twice.
+#[test]
+fn handlers_on_slow_paths_get_blocks_under_the_engines_of_kernels_too() {
+    if !is_flagstone() {
+        return;
+    }
+    let program = compile(SCRATCH, "preload/handlers_on_slow_paths.c");
+    for policy in [
+        "slab-2.6.24",
+        "linux-2.6.24",
+        "linux-6.5",
+        "linux-6.18",
+        "linux-7.0",
+    ] {
+        let mut command = without(build_program());
+        command
+            .args(["run", "--quiet", "--policy", policy, "--"])
+            .arg(&program)
+            .arg("1000");
+        let finished = finish(&mut command, LIMIT);
+        assert!(finished.status.success(), "{policy}: {finished:?}");
+    }
+}

@@ -100,3 +100,23 @@ fn an_orphan_whose_last_object_is_freed_stays_until_it_is_taken_up() {
         nothing_stays(&slabs, cache, name);
     }
 }
+
+/// SLAB lists a slab at each free: one that is an orphan too would be linked twice.
+#[test]
+fn orphans_of_slab_are_taken_up_before_a_free_lists_them() {
+    let name = "slab-2.6.24";
+    let (_world, slabs) = built(name, cpus(1));
+    let cache = slabs.cache(cache_of(&slabs, 256));
+    let mut objects = Vec::new();
+    on_top_of_the_holder(&slabs, cache, || {
+        let made = || slabs.alloc(cache).expect("memory");
+        objects.extend((0..3).map(|_| made()));
+    });
+    assert_eq!(slabs.orphans(cache, NODE), 3, "{name}");
+    give(&slabs, cache, objects);
+    slabs.shrink_cache(cache);
+    let objects = fill(&slabs, cache);
+    check(&slabs, name);
+    give(&slabs, cache, objects);
+    nothing_stays(&slabs, cache, name);
+}

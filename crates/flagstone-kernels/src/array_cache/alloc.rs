@@ -51,7 +51,7 @@ impl<P: Engines> Host<'_, P> {
                 return Some(self.hand_out_array(&slab));
             }
             let node = slab.node();
-            let Ok(mut list) = node.list().lock::<P>() else {
+            let Ok(mut list) = self.list(node) else {
                 return Some(self.hand_out_array(&slab));
             };
             P::touch(Line::Node, node.address(), Access::Write);
@@ -68,7 +68,7 @@ impl<P: Engines> Host<'_, P> {
         }
         let number = P::node_of(here.cpu);
         let node = self.node(cache.id(), number);
-        let Ok(mut list) = node.list().lock::<P>() else {
+        let Ok(mut list) = self.list(node) else {
             return;
         };
         P::touch(Line::Node, node.address(), Access::Write);

@@ -64,7 +64,7 @@ impl<P: Engines> Host<'_, P> {
         let node = self.node(cache.id(), number);
         let mut batch = queues.batch.min(here.avail());
         {
-            let Ok(mut list) = node.list().lock::<P>() else {
+            let Ok(mut list) = self.list(node) else {
                 // A signal handler on top of the list's holder: make room by losing one.
                 self.lost.fetch_add(1, Relaxed);
                 here.set_avail(here.avail() - 1);
@@ -128,7 +128,7 @@ impl<P: Engines> Host<'_, P> {
     /// Gives a chain of objects back to its slab.
     pub(crate) fn put_chain_array(&self, slab: &Slab<'_, P>, chain: Chain) {
         let node = slab.node();
-        let Ok(mut list) = node.list().lock::<P>() else {
+        let Ok(mut list) = self.list(node) else {
             self.lost.fetch_add(u64::from(chain.count), Relaxed);
             return;
         };
@@ -216,7 +216,7 @@ impl<P: Engines> Host<'_, P> {
     }
 
     fn pop_shared(&self, cache: &Cache, number: NodeId) -> Option<NonNull<u8>> {
-        let _list = self.node(cache.id(), number).list().lock::<P>().ok()?;
+        let _list = self.list(self.node(cache.id(), number)).ok()?;
         let (shared, entries) = self.shared_with_entries(cache, number);
         let avail = shared.avail.load(Relaxed).checked_sub(1)?;
         shared.avail.store(avail, Relaxed);
@@ -224,7 +224,7 @@ impl<P: Engines> Host<'_, P> {
     }
 
     fn pop_free_slab(&self, cache: &Cache, number: NodeId) -> Option<Pfn> {
-        let mut list = self.node(cache.id(), number).list().lock::<P>().ok()?;
+        let mut list = self.list(self.node(cache.id(), number)).ok()?;
         let pfn = self.free_list_pop(cache, number, &mut list)?;
         self.shared(cache, number)
             .free_objects
