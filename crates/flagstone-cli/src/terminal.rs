@@ -5,7 +5,7 @@
 
 use anstream::{AutoStream, ColorChoice, stream::RawStream};
 use anstyle::{AnsiColor, Style};
-use comfy_table::Table;
+use comfy_table::{CellAlignment, Table};
 use std::os::fd::AsFd;
 use terminal_size::{Width, terminal_size_of};
 
@@ -47,6 +47,18 @@ impl Screen {
             text.to_owned()
         }
     }
+}
+
+/// A table's lines with two blanks between columns; those that `right` names by their number are aligned to the right.
+#[must_use]
+pub(crate) fn spaced(mut table: Table, right: impl Fn(usize) -> bool) -> String {
+    for (number, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, 2));
+        if right(number) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    unpadded(&table)
 }
 
 /// A table's lines without the blanks that fill its last column.

@@ -6,10 +6,11 @@
 
 use crate::gather::Gathered;
 use crate::slabs::{Finished, Shape, Slabs};
-use crate::{Error, Format, Options, kmalloc, zoneinfo};
+use crate::{Error, Format, Options, kmalloc};
 use flagstone_trace::header::{Cache, Level, SCHEMA};
 use flagstone_trace::index::StreamId;
 use flagstone_trace::write::Writer;
+use flagstone_trace::zoneinfo;
 use flagstone_trace::{Event, Header, Process, Request, Trace};
 use std::collections::HashMap;
 use std::fs::File;

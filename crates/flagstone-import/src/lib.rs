@@ -29,7 +29,6 @@ mod ring;
 mod slabs;
 mod text;
 mod told;
-mod zoneinfo;
 
 pub use detect::Format;
 pub use text::{BEGUN, ENDED};

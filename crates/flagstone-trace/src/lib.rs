@@ -36,6 +36,8 @@ pub mod merge;
 pub mod probe;
 #[cfg(feature = "std")]
 pub mod write;
+#[cfg(feature = "std")]
+pub mod zoneinfo;
 
 pub use decode::{Damage, Decoder};
 pub use encode::Encoder;

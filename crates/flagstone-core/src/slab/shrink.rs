@@ -1,7 +1,7 @@
 //! Shrinking: caches give back what they hold beyond what is handed out.
 //!
 //! ```text
-//!   shrink_all     every CPU's sheaves, all barns, empty slabs   when the heap has shrunk by half
+//!   shrink_all     every CPU's sheaves, all barns, empty slabs   after a fall (heap/falls.rs)
 //!   shrink_cache   the same for one cache                        on request (destroy)
 //!   look_through   every CPU's sheaves, some of the barns        at the end of a program
 //! ```

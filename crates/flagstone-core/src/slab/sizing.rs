@@ -254,7 +254,7 @@ impl<P: Engines> Slabs<P> {
         self.sweeps.idle_bytes.load(Relaxed)
     }
 
-    /// Estimates what caches in use hold beside their barns, for the budget: one sheaf within the
+    /// Estimates what is idle in slabs, and what caches in use hold beside their barns, for the budget: one sheaf within the
     /// quiet limit for each CPU that came by, since of two about half is free, and the empty slabs.
     pub(crate) fn estimate_sheaves(&self) {
         let of = |cache: &Cache| {

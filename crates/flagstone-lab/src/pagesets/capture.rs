@@ -3,7 +3,7 @@
 //! A trace tells no task and no interrupt. So there are no blind windows here, and a free between the pages of a
 //! refill counts as an interrupt's: nothing else can run there.
 
-use super::read::{Event, Kind, Start, Zone};
+use super::read::{Event, Kind};
 use super::{Report, Trace, play};
 use flagstone_core::policy::Policy;
 use flagstone_trace as file;
@@ -45,21 +45,14 @@ pub fn held(path: &Path, policies: &[Policy]) -> Result<Vec<Held>, String> {
     if !zones.iter().flat_map(|zone| &zone.before).all(believed) {
         return Err(told(&format!("a pageset of more than {PAGES_MAX} pages")));
     }
-    let start = |set: &Pageset| Start {
-        count: set.count,
-        high: set.high,
-        batch: set.batch,
-        high_min: set.high_min,
-        high_max: set.high_max,
-    };
     let mut recording = Trace {
         name: path.display().to_string(),
         zones: zones
             .iter()
-            .map(|zone| Zone {
-                managed: zone.managed,
-                start: zone.start,
-                sets: zone.before.iter().take(cpus).map(start).collect(),
+            .cloned()
+            .map(|mut zone| {
+                zone.before.truncate(cpus);
+                zone
             })
             .collect(),
         events: Vec::new(),

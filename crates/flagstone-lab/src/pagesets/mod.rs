@@ -130,13 +130,13 @@ impl<'a> Play<'a> {
         let cpus = trace
             .zones
             .iter()
-            .map(|zone| zone.sets.len())
+            .map(|zone| zone.before.len())
             .max()
             .unwrap_or(0);
         let zones = trace.zones.len();
         let mut sets = Vec::new();
         for zone in &trace.zones {
-            for start in &zone.sets {
+            for start in &zone.before {
                 let marks = PcpMarks {
                     batch: start.batch,
                     high_min: start.high_min,
@@ -180,7 +180,7 @@ impl<'a> Play<'a> {
             .iter()
             .rposition(|zone| pfn >= zone.start)
             .unwrap_or(0);
-        let before: usize = zones[..zone].iter().map(|zone| zone.sets.len()).sum();
+        let before: usize = zones[..zone].iter().map(|zone| zone.before.len()).sum();
         before + usize::from(cpu)
     }
 

@@ -5,6 +5,8 @@
 //!   a bundle           trace NAME / lines of zoneinfo / events / lines as above, and again
 //! ```
 
+use flagstone_trace::header::Zone;
+use flagstone_trace::zoneinfo;
 use std::io::Read;
 use std::path::Path;
 
@@ -56,25 +58,6 @@ pub(super) struct Event {
     pub(super) pfn: u64,
     /// Of `Bulk`: pages; of `Switch`: the next task.
     pub(super) number: u64,
-}
-
-/// A pageset when recording began.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub(super) struct Start {
-    pub(super) count: u32,
-    pub(super) high: u32,
-    pub(super) batch: u32,
-    pub(super) high_min: u32,
-    pub(super) high_max: u32,
-}
-
-/// A zone.
-#[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub(super) struct Zone {
-    pub(super) managed: u64,
-    pub(super) start: u64,
-    /// One for each CPU.
-    pub(super) sets: Vec<Start>,
 }
 
 /// A recording.
@@ -185,7 +168,7 @@ impl Trace {
         let cpus = self
             .zones
             .iter()
-            .map(|zone| zone.sets.len())
+            .map(|zone| zone.before.len())
             .min()
             .unwrap_or(0);
         match self
@@ -204,38 +187,8 @@ impl Trace {
 
 /// Zones with memory.
 fn zones<'a>(lines: impl Iterator<Item = &'a str>) -> Result<Vec<Zone>, String> {
-    let mut zones: Vec<Zone> = Vec::new();
-    for line in lines {
-        let line = line.trim();
-        if line.starts_with("Node ") && line.contains("zone") {
-            zones.push(Zone::default());
-            continue;
-        }
-        let Some(zone) = zones.last_mut() else {
-            continue;
-        };
-        let (key, value) = match line.split_once(char::is_whitespace) {
-            Some((key, value)) => (key, value.trim()),
-            None => continue,
-        };
-        let Ok(value) = value.parse::<u64>() else {
-            continue;
-        };
-        let small = u32::try_from(value).unwrap_or(u32::MAX);
-        match (key, zone.sets.last_mut()) {
-            ("managed", _) => zone.managed = value,
-            ("start_pfn:", _) => zone.start = value,
-            ("cpu:", _) => zone.sets.push(Start::default()),
-            ("count:", Some(set)) => set.count = small,
-            ("high:", Some(set)) => set.high = small,
-            ("batch:", Some(set)) => set.batch = small,
-            ("high_min:", Some(set)) => set.high_min = small,
-            ("high_max:", Some(set)) => set.high_max = small,
-            _ => {}
-        }
-    }
-    zones.retain(|zone| zone.managed > 0);
-    match zones.is_empty() || zones.iter().any(|zone| zone.sets.is_empty()) {
+    let zones = zoneinfo::read(lines);
+    match zones.is_empty() || zones.iter().any(|zone| zone.before.is_empty()) {
         true => {
             Err("no zone with pagesets in it; is it a /proc/zoneinfo of Linux 6.7 or later?".into())
         }

@@ -8,8 +8,8 @@ use crate::args::Json;
 use crate::cmd::reproduce::published::{self, Published};
 use crate::exit::{Failure, Outcome};
 use crate::outfile;
-use crate::terminal::unpadded;
-use comfy_table::{CellAlignment, Table, presets};
+use crate::terminal::spaced;
+use comfy_table::{Table, presets};
 use flagstone_lab::fit::{self, Fit, THINK, Tried};
 use flagstone_lab::{Cache, MODEL_VERSION, Options, names};
 use flagstone_sim::Machine;
@@ -224,13 +224,7 @@ fn print(tried: &[Tried]) {
         let misfit = format!("{:.2}", one.misfit);
         table.add_row([one.fit.clone(), count.to_string(), setting(one), misfit]);
     }
-    for (index, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((0, 2));
-        if index % 2 == 1 {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    println!("{}", unpadded(&table));
+    println!("{}", spaced(table, |column| column % 2 == 1));
 }
 
 fn markdown(fits: &[Fit], tried: &[Tried]) -> String {

@@ -3,8 +3,8 @@
 use crate::args::Json;
 use crate::exit::{Failure, Outcome};
 use crate::outfile;
-use crate::terminal::unpadded;
-use comfy_table::{CellAlignment, Table, presets};
+use crate::terminal::spaced;
+use comfy_table::{Table, presets};
 use flagstone_sim::Machine;
 use flagstone_sim::host::validate::{self, Row};
 use flagstone_sim::host::{profile, threads};
@@ -211,13 +211,7 @@ fn print(machine: &Machine, rows: &[Row], passes: usize, load: [f64; 2]) {
             }),
         ]);
     }
-    for (index, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((0, 2));
-        if index > 1 && index != 6 {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    println!("{}", unpadded(&table));
+    println!("{}", spaced(table, |column| column > 1 && column != 6));
     if passes > 1 {
         println!("a row is the one with the middle ratio of its calm passes, of {passes}");
     }

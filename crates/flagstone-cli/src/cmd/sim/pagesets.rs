@@ -4,8 +4,8 @@ use super::usage;
 use crate::args::Json;
 use crate::exit::Outcome;
 use crate::outfile;
-use crate::terminal::unpadded;
-use comfy_table::{CellAlignment, Table, presets};
+use crate::terminal::spaced;
+use comfy_table::{Table, presets};
 use flagstone_lab::names;
 use flagstone_lab::pagesets::{Report, Score, built_in, play, read};
 use serde::Serialize;
@@ -117,13 +117,7 @@ fn print(policy: &str, reports: &[Report]) {
             String::new(),
         ]);
     }
-    for (index, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((0, 2));
-        if index > 0 {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    println!("{}", unpadded(&table));
+    println!("{}", spaced(table, |column| column > 0));
     for report in reports {
         if let Some(miss) = &report.first_miss {
             println!("{}: first miss at {miss}", report.name);

@@ -3,8 +3,8 @@
 use super::run::{Request, RunOptions, finish};
 use super::usage;
 use crate::exit::Outcome;
-use crate::terminal::unpadded;
-use comfy_table::{CellAlignment, Table, presets};
+use crate::terminal::spaced;
+use comfy_table::{Table, presets};
 use flagstone_core::policy::Policy;
 use flagstone_lab::pagesets::{Held, Score, held};
 use flagstone_lab::tape::{About, Recorded, tape};
@@ -103,13 +103,7 @@ fn pagesets(sets: &Sets) {
                 after.high.to_string(),
             ]);
         }
-        for (index, column) in table.column_iter_mut().enumerate() {
-            column.set_padding((0, 2));
-            if index > 0 {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
-        }
-        println!("{}", unpadded(&table));
+        println!("{}", spaced(table, |column| column > 0));
         let score = |score: Score| format!("{} / {}", score.matched, score.all);
         println!(
             "within 5 % of the kernel's pages and high mark: {within} of {all} pagesets; as the kernel's, \
@@ -187,13 +181,7 @@ fn slabinfo(rows: &[Row], about: &About) {
             }
             table.add_row(cells);
         }
-        for (index, column) in table.column_iter_mut().enumerate() {
-            column.set_padding((0, 2));
-            if index > 0 {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
-        }
-        println!("{}", unpadded(&table));
+        println!("{}", spaced(table, |column| column > 0));
         if near.caches > 0 {
             println!("{}", near.line());
         }

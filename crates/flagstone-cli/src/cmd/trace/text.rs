@@ -148,38 +148,14 @@ fn words(event: &Event) -> [String; 7] {
             pfn,
             order,
             migratetype,
-        } => [
-            "page-alloc".into(),
-            address(pfn),
-            order.to_string(),
-            none(),
-            none(),
-            none(),
-            format!("migratetype={migratetype}"),
-        ],
-        Event::PageFree { pfn, order } => [
-            "page-free".into(),
-            address(pfn),
-            order.to_string(),
-            none(),
-            none(),
-            none(),
-            none(),
-        ],
+        } => pages("page-alloc", pfn, order, Some(migratetype)),
+        Event::PageFree { pfn, order } => pages("page-free", pfn, order, None),
         Event::PageMove {
             what,
             pfn,
             order,
             migratetype,
-        } => [
-            what.name().into(),
-            address(pfn),
-            order.to_string(),
-            none(),
-            none(),
-            none(),
-            format!("migratetype={migratetype}"),
-        ],
+        } => pages(what.name(), pfn, order, Some(migratetype)),
         Event::Fork { child } => plain("fork", u64::from(child)),
         Event::Exit => plain("exit", 0),
         Event::Lost { count } => plain("lost", count),
@@ -195,6 +171,13 @@ fn words(event: &Event) -> [String; 7] {
             cells
         }
     }
+}
+
+fn pages(name: &str, pfn: u64, order: u8, migratetype: Option<u8>) -> [String; 7] {
+    let mut cells = plain(name, u64::from(order));
+    cells[1] = format!("{pfn:#x}");
+    cells[6] = migratetype.map_or_else(String::new, |kind| format!("migratetype={kind}"));
+    cells
 }
 
 fn plain(name: &str, number: u64) -> [String; 7] {

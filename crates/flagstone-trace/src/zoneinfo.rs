@@ -13,15 +13,17 @@
 //!
 //! Lines are found by their first word, so that kernels with more of them are read too.
 
-use flagstone_trace::header::{Pageset, Zone};
+use crate::header::{Pageset, Zone};
 
 /// More CPUs than any machine has: the rest is left out.
 const SETS_MAX: usize = 1 << 14;
 
 /// Zones with pages and pagesets, with those of `after` where it has the same zones.
+#[must_use]
 pub fn zones(before: &str, after: &str) -> Vec<Zone> {
-    let mut zones = read(before);
-    let ended = read(after);
+    let mut zones = read(before.lines());
+    zones.retain(|zone| !zone.before.is_empty());
+    let ended = read(after.lines());
     for zone in &mut zones {
         let same = |other: &&Zone| other.name == zone.name && other.start == zone.start;
         if let Some(other) = ended.iter().find(same) {
@@ -31,9 +33,11 @@ pub fn zones(before: &str, after: &str) -> Vec<Zone> {
     zones
 }
 
-fn read(text: &str) -> Vec<Zone> {
+/// Zones with pages, and the pagesets of each as `before`.
+#[must_use]
+pub fn read<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<Zone> {
     let mut zones: Vec<Zone> = Vec::new();
-    for line in text.lines().map(str::trim) {
+    for line in lines.map(str::trim) {
         if line.starts_with("Node ")
             && let Some((node, name)) = line.split_once("zone")
         {
@@ -69,7 +73,7 @@ fn read(text: &str) -> Vec<Zone> {
             _ => {}
         }
     }
-    zones.retain(|zone| zone.managed > 0 && !zone.before.is_empty());
+    zones.retain(|zone| zone.managed > 0);
     zones
 }
 
