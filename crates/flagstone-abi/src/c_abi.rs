@@ -3,6 +3,7 @@
 //! `malloc` and `free` themselves are in `hot`. [`allocate`] and [`release`] are the same for the
 //! functions of this library: a gate, a slot step, and for all else cold functions.
 
+use crate::hot::malloc_counting;
 use core::ffi::c_void;
 use core::ptr::{NonNull, null_mut};
 use flagstone_process::{blocks, static_heap};
@@ -88,7 +89,25 @@ pub extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
     let Some(bytes) = count.checked_mul(size) else {
         return out_of_memory();
     };
-    or_null(blocks::alloc_zeroed(bytes))
+    match blocks::zeroed_fast(bytes) {
+        Some(block) => block.as_ptr().cast(),
+        None => calloc_cold(bytes),
+    }
+}
+
+/// While a profile is taken all of `calloc` is here, so what counts is `malloc`'s assembly.
+#[cold]
+#[inline(never)]
+extern "C" fn calloc_cold(bytes: usize) -> *mut c_void {
+    if !blocks::is_counted(bytes) {
+        return or_null(blocks::zeroed_cold(bytes));
+    }
+    let block = malloc_counting(bytes);
+    if !block.is_null() {
+        // SAFETY: the block has at least that many bytes and is ours.
+        unsafe { block.cast::<u8>().write_bytes(0, bytes) };
+    }
+    block
 }
 
 /// C23 7.24.3.7, and for a size of zero glibc's: frees and returns null.

@@ -6,7 +6,7 @@
 use crate::init::{heap, static_heap};
 use crate::{Linux, limit, profile};
 use core::ptr::NonNull;
-use flagstone_core::heap::Freed;
+use flagstone_core::heap::{Freed, TABLE_MAX};
 use flagstone_core::platform::{Fault, Platform};
 
 /// What the fast half of an allocation did not serve.
@@ -54,18 +54,27 @@ pub fn alloc(size: usize) -> Option<NonNull<u8>> {
 /// A zeroed block of at least `size` bytes.
 #[inline(always)]
 pub fn alloc_zeroed(size: usize) -> Option<NonNull<u8>> {
-    match static_heap().alloc_fast(size) {
-        Some(block) => {
-            // SAFETY: the block has at least that many bytes.
-            unsafe { block.write_bytes(0, size) };
-            Some(block)
-        }
-        None => zeroed_cold(size),
-    }
+    zeroed_fast(size).or_else(|| zeroed_cold(size))
 }
 
+/// The fast half of [`alloc_zeroed`].
+#[inline(always)]
+pub fn zeroed_fast(size: usize) -> Option<NonNull<u8>> {
+    let block = static_heap().alloc_fast(size)?;
+    // SAFETY: the block has at least that many bytes.
+    unsafe { block.write_bytes(0, size) };
+    Some(block)
+}
+
+/// Whether the fast halves let nothing pass, and a face has a counting form for this size: while a profile is taken.
+#[inline(always)]
+pub fn is_counted(size: usize) -> bool {
+    size <= TABLE_MAX && profile::is_on()
+}
+
+/// What the fast half of [`alloc_zeroed`] did not serve.
 #[cold]
-fn zeroed_cold(size: usize) -> Option<NonNull<u8>> {
+pub fn zeroed_cold(size: usize) -> Option<NonNull<u8>> {
     let block = match profile::is_asked() {
         true => profile::alloc_zeroed(size),
         false => heap().and_then(|heap| heap.alloc_zeroed(size)),

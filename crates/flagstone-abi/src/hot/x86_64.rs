@@ -83,6 +83,14 @@ macro_rules! malloc_far {
     };
 }
 
+/// `malloc` with the gate and the distance loaded. Not by its exported name, which may be another library's.
+#[cfg(not(flagstone_near))]
+#[unsafe(link_section = ".text.hot.flagstone_far_malloc")]
+#[unsafe(naked)]
+pub extern "C" fn malloc_far(size: usize) -> *mut c_void {
+    malloc_far!(malloc_slow, malloc_counted)
+}
+
 macro_rules! counting {
     ($($(#[$doc:meta])* $name:ident or $slow:path, $due:path, $missed:path;)*) => {$(
         $(#[$doc])*
@@ -177,10 +185,11 @@ macro_rules! allocating {
             )
         }
 
+        #[doc = concat!("`", stringify!($name), "` where the near gate is shut.")]
         #[cfg(flagstone_near)]
         #[unsafe(link_section = $far_section)]
         #[unsafe(naked)]
-        extern "C" fn $far(size: usize) -> *mut c_void {
+        pub extern "C" fn $far(size: usize) -> *mut c_void {
             malloc_far!($slow, $counted)
         }
     )*};

@@ -19,6 +19,8 @@
 //! Invariants
 //! - `profile.listed-later`: a sampled block is in the table of live samples from after it is allocated
 //!   until before it is freed, so an address is in it at most once.
+//! - `profile.at-a-page`: a block in that table begins at a page, so that a free of any other one misses no sample. A small
+//!   block that got no pages of its own counts as allocated and is not in the table.
 
 mod area;
 mod live;
@@ -38,7 +40,9 @@ use flagstone_core::heap::{Heap, MIN_ALIGN, TABLE_MAX};
 use flagstone_core::platform::Platform;
 use flagstone_linux::countdown;
 
-pub use switch::{Asked, MEAN_MAX, MEAN_MIN, NoTables, ask, current, follow, forked, is_asked};
+pub use switch::{
+    Asked, MEAN_MAX, MEAN_MIN, NoTables, ask, current, follow, forked, is_asked, is_on,
+};
 pub use write::{before_filter, begin, finish};
 
 /// A block while a profile is asked for, or was once taken: counted here.
