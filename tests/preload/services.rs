@@ -123,11 +123,14 @@ fn redis_serves_its_own_benchmark() {
 }
 
 /// However large the sheaves are that the last frees fill, the end of the fall is looked at. Most rounds
-/// end within 2 MiB; 8 and more stay where the end is not looked at.
+/// end within 2 MiB; 8 and more stay in each where the end is not looked at. On a busy machine a round
+/// may end later, as time is what giving back is paid with: while the server goes on, not never.
 #[test]
 fn redis_ends_near_its_start_after_flushall() {
+    const NEAR: i64 = 4 << 10;
     let Some(redis) = Redis::start() else { return };
     let start = redis.rss_kib();
+    let mut least = i64::MAX;
     for round in 1..=3 {
         redis.load(&[
             "-n", "200000", "-r", "200000", "-P", "64", "-d", "100", "-t", "set,hset",
@@ -135,9 +138,16 @@ fn redis_ends_near_its_start_after_flushall() {
         let full = redis.rss_kib();
         assert!(full - start > 20 << 10, "{full} KiB hold the load");
         redis.ask(&["flushall"]);
-        let over = redis.rss_kib() - start;
-        assert!(over <= 4 << 10, "{over} KiB stay after round {round}");
+        let mut over = redis.rss_kib() - start;
+        least = least.min(over);
+        let since = std::time::Instant::now();
+        while over > NEAR {
+            assert!(since.elapsed() < LIMIT, "{over} KiB stay after {round}");
+            redis.ask(&["ping"]);
+            over = redis.rss_kib() - start;
+        }
     }
+    assert!(least <= NEAR, "{least} KiB stay at least");
     redis.stop();
 }
 

@@ -218,6 +218,30 @@ fn csv_has_a_line_for_each_event_and_parts_add_up() {
 }
 
 #[test]
+fn an_event_at_the_very_bound_of_two_parts_is_in_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let [text_file, file, part] = ["k.txt", "k.fst", "part.fst"].map(|n| folder.path().join(n));
+    let line = |second: u32| {
+        format!(
+            "sh-1 [000] ..... {second}.000000: kmalloc: call_site=f ptr=00000000aaaa{second}40 bytes_req=60 bytes_alloc=64 gfp_flags=GFP_KERNEL\n"
+        )
+    };
+    std::fs::write(&text_file, (10..15).map(line).collect::<String>()).unwrap();
+    let words = [lossless(&text_file), "-o", lossless(&file)];
+    assert!(
+        flagstone(&[&["trace", "import"][..], &words].concat())
+            .status
+            .success()
+    );
+    for (bound, events) in [(["--to", "2"], 2), (["--from", "2"], 3)] {
+        let words = ["trace", "cut", lossless(&file), "-o", lossless(&part)];
+        let output = flagstone(&[&words[..], &bound].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert_eq!(count(&info(&part), "allocations"), events, "{bound:?}");
+    }
+}
+
+#[test]
 fn kernel_events_are_imported_and_missing_frees_are_inferred() {
     let folder = tempfile::tempdir().unwrap();
     let (file, trace) = (folder.path().join("trace.txt"), folder.path().join("k.fst"));

@@ -366,12 +366,12 @@ unsafe fn count_sheaf<P: Engines>(
     holds(cache, Pfn::NONE, "slot.len-bounded", bounded)?;
     holds(cache, Pfn::NONE, "slot.fenced", sheaf.is_fenced())?;
     for index in 0..sheaf.len() {
-        let home = sheaf
-            .get(index)
-            .and_then(|object| slabs.pages().pfn_of(object.as_ptr()))
-            .and_then(|pfn| slabs.cache_of_page(pfn));
+        let object = sheaf.get(index);
+        let page = object.and_then(|object| slabs.pages().pfn_of(object.as_ptr()));
+        let home = page.and_then(|page| slabs.cache_of_page(page));
         let ours = home.is_some_and(|home| home.id() == cache.id());
-        holds(cache, Pfn::NONE, "sheaf.filled-below-len", ours)?;
+        let page = page.unwrap_or(Pfn::NONE);
+        holds(cache, page, "sheaf.filled-below-len", ours)?;
     }
     let objects = u64::from(sheaf.len());
     let _given_up = sheaf.into_raw();

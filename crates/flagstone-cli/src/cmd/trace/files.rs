@@ -26,7 +26,7 @@ pub struct CutArgs {
     /// First second, counted from the first event
     #[arg(long, value_name = "SECONDS", default_value_t = 0.0)]
     from: f64,
-    /// Last second
+    /// Up to this second, which belongs to the next part
     #[arg(long, value_name = "SECONDS", default_value_t = f64::INFINITY)]
     to: f64,
     /// Only this process
@@ -76,7 +76,7 @@ pub fn cut(args: &CutArgs) -> Outcome {
     let span = |time: u64| trace.ns(time - first) / 1e9;
     let input = &args.input.file;
     part(&trace, input, &args.output, args.process, |time| {
-        (args.from..=args.to).contains(&span(time))
+        (args.from..args.to).contains(&span(time))
     })
     .map_err(|stop| told(command, &args.output, stop))?;
     Ok(ExitCode::SUCCESS)
