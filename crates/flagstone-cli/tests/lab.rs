@@ -141,6 +141,41 @@ fn a_kernels_capture_plays_on_virtual_cpus_and_ends_with_its_caches() {
 }
 
 #[test]
+fn the_document_of_a_replayed_capture_has_its_kernels_caches_and_pagesets() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../flagstone-lab/data/capture-6.18.fst"
+    );
+    let words = ["sim", "replay", trace, "--machine", "x86-16@2"];
+    let words = [&words[..], &["--policy", "linux-6.18"]].concat();
+    let text = told(folder.path(), &[&words[..], &["--json"]].concat());
+    let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let capture = &document["capture"];
+    assert_eq!(capture["caches"][0]["known"], 37);
+    let all = capture["caches"][0]["caches"].as_array().unwrap();
+    let cache = |name: &str| all.iter().find(|cache| cache["name"] == name).unwrap();
+    assert_eq!(cache("filp")["kernel"]["slabs"], 42);
+    assert!(cache("filp")["frees_missing"].is_null());
+    // Of 1368 in use by the trace; the kernel had 656.
+    assert!(cache("maple_node")["frees_missing"].as_u64().unwrap() > 500);
+    let pagesets = &capture["pagesets"][0];
+    assert_eq!(pagesets["policy"], "linux-6.18");
+    assert_eq!(pagesets["refills"]["matched"], 18);
+    let sets = pagesets["sets"].as_array().unwrap();
+    let kernels: Vec<_> = sets
+        .iter()
+        .map(|set| set["kernel_pages"].as_u64())
+        .collect();
+    assert_eq!(kernels[4..], [Some(21_543), Some(36_538)]);
+    let table = told(folder.path(), &words);
+    assert!(
+        table.contains("not to be trusted") && table.contains("maple_node (7"),
+        "{table}"
+    );
+}
+
+#[test]
 fn tuning_prints_the_front_and_says_leave_it_where_nothing_is_better() {
     let folder = tempfile::tempdir().unwrap();
     let rest = ["--points", "8", "--seeds", "2"];

@@ -487,7 +487,8 @@ fn a_full_disk_ends_a_replay_with_one_line() {
 fn a_replay_has_the_memory_of_the_program_beside_it() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("perl.fst");
-    // It works on for a while at its peak, so that looks at it do not miss that.
+    // It works on at its peak for longer than thirty looks take, and the first free after that brings a look: not
+    // one of the clock's, so a busy machine does not make it miss the peak.
     let program = "my @a = map { 'x' x ($_ % 900) } 1..40000; my $untouched = pack('x10000000'); \
         my $sum = 0; $sum += $_ for 1..20000000; @a = ();";
     let command = ["perl", "-e", program];
@@ -514,9 +515,9 @@ fn a_replay_has_the_memory_of_the_program_beside_it() {
     for row in rows {
         let peak = row["program_peak_bytes"]["median"].as_f64().unwrap();
         assert!(peak > 15e6, "{row}");
-        // So short a program is looked at a few times only.
+        // So short a program is looked at a few times only: at its peak, but not often enough for its mean.
         let apart = row["peak_percent"].as_f64().unwrap();
-        assert!(apart.abs() < 50.0, "peak_percent: {apart}");
+        assert!(apart.abs() < 5.0, "peak_percent: {apart}");
     }
 }
 

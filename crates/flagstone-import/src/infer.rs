@@ -133,12 +133,14 @@ fn look(gathered: &Gathered, streams: &Trace, told: &Told) -> Result<(Finished, 
         slabs.checked()?;
     }
     let shape = |(name, _): &(String, u64)| {
-        told.slab(&told.name(name))
-            .map_or_else(Shape::default, |slab| Shape {
-                object_size: slab.object_size,
-                objects: slab.objects_per_slab,
-                pages: slab.pages_per_slab,
-            })
+        let name = told.name(name);
+        let level = |at: &HashMap<String, Slab>| at.get(&name).map(|slab| slab.level);
+        told.slab(&name).map_or_else(Shape::default, |slab| Shape {
+            object_size: slab.object_size,
+            objects: slab.objects_per_slab,
+            pages: slab.pages_per_slab,
+            levels: level(&told.before).zip(level(&told.after)),
+        })
     };
     let shapes: Vec<Shape> = gathered.caches.iter().map(shape).collect();
     Ok((slabs.finish(&shapes), first.unwrap_or(0)))
@@ -155,7 +157,8 @@ fn summary(gathered: &Gathered, found: &Finished) -> String {
     let counts = found.counts;
     format!(
         "{} kernel events of {} caches on {} CPUs; frees without an event: {} inferred where their address \
-         was allocated again, {} where their slab's pages were given back; {} allocations without an event, \
+         was allocated again, {} where their slab's pages were given back, {} where slabinfo had fewer objects in \
+         use at the end; {} allocations without an event, \
          inferred by their frees; {} objects older than the trace, of {} slabs; {} frees of objects whose \
          cache nothing tells; {} moves of pages, {} others; {} lost by the recorder; {} \
          times that went backwards",
@@ -164,6 +167,7 @@ fn summary(gathered: &Gathered, found: &Finished) -> String {
         gathered.cpus,
         counts.reused,
         counts.emptied,
+        counts.excess,
         counts.bulk,
         counts.older,
         found.start.len(),

@@ -17,6 +17,7 @@
 //! latest fewer.
 
 use crate::{Error, LIVE_MAX};
+use flagstone_trace::header::Level;
 use flagstone_trace::index::StreamId;
 use flagstone_trace::{Event, Request};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -78,6 +79,8 @@ pub struct Shape {
     pub object_size: u64,
     pub objects: u32,
     pub pages: u32,
+    /// What it held when the recording began and ended.
+    pub levels: Option<(Level, Level)>,
 }
 
 /// An event that the recording does not have.
@@ -92,8 +95,8 @@ pub struct Insert {
 #[derive(Default)]
 pub struct Slabs {
     apart: Option<u64>,
-    /// Objects that live, and since when.
-    live: BTreeMap<u64, u64>,
+    /// Objects of the trace that live, since when, and whose allocation it was.
+    live: BTreeMap<u64, (u64, StreamId)>,
     /// The cache of a page.
     caches: BTreeMap<u64, u32>,
     /// Addresses of which an event told.
@@ -108,6 +111,8 @@ pub struct Slabs {
     last: HashMap<(u32, StreamId), u64>,
     /// Events to be put in, in no order.
     inserts: Vec<Insert>,
+    /// The last event's time.
+    now: u64,
     pub counts: Counts,
 }
 
@@ -118,6 +123,8 @@ pub struct Counts {
     pub reused: u64,
     /// Frees shown by a page that was given back.
     pub emptied: u64,
+    /// Frees shown by nothing but what /proc/slabinfo says at the end.
+    pub excess: u64,
     /// Allocations shown by a free.
     pub bulk: u64,
     /// Frees of objects whose cache nothing tells.
@@ -172,7 +179,8 @@ impl Slabs {
             self.last.insert((cache, stream), page);
         }
         let first = self.told.insert(address);
-        if let Some(since) = self.live.insert(address, ns) {
+        self.now = self.now.max(ns);
+        if let Some((since, _)) = self.live.insert(address, (ns, stream)) {
             self.counts.reused += 1;
             self.silent(address, since, ns, stream);
         } else if first && !self.is_of_trace(page) {
@@ -186,6 +194,7 @@ impl Slabs {
 
     /// A free; `cache` is zero where its event names none.
     pub fn free(&mut self, ns: u64, stream: StreamId, address: u64, cache: u32) {
+        self.now = self.now.max(ns);
         let page = address >> PAGE_SHIFT;
         if cache > 0 {
             self.caches.insert(page, cache);
@@ -231,7 +240,7 @@ impl Slabs {
         let emptied: Vec<(u64, u64)> = self
             .live
             .range(addresses)
-            .map(|(at, since)| (*at, *since))
+            .map(|(at, (since, _))| (*at, *since))
             .collect();
         for (address, since) in emptied {
             self.live.remove(&address);
@@ -317,13 +326,68 @@ impl Slabs {
                 slab.open = true;
             }
         }
-        self.inserts.sort_by_key(|insert| insert.ns);
+        let mut used: HashMap<u32, u64> = HashMap::new();
+        for ((cache, _), slab) in &slabs {
+            *used.entry(*cache).or_default() += slab.page.used.len() as u64;
+        }
         let start = start(slabs, shape);
+        self.level(&caches, &start, &used, shape);
+        self.inserts.sort_by_key(|insert| insert.ns);
         self.counts.older = start.iter().map(|slab| slab.objects.len() as u64).sum();
         Finished {
             start,
             inserts: self.inserts,
             counts: self.counts,
+        }
+    }
+}
+
+impl Slabs {
+    /// Frees that nothing shows but the end: a cache of which more objects live by the trace than the kernel had in
+    /// use. Which of them were freed is not known: they are taken evenly from the order in which they were made.
+    fn level(
+        &mut self,
+        pages: &BTreeMap<u64, u32>,
+        start: &[StartSlab],
+        used: &HashMap<u32, u64>,
+        shape: impl Fn(u32) -> Shape,
+    ) {
+        let mut older: HashMap<u32, (u64, u64)> = HashMap::new();
+        for slab in start {
+            let (objects, free) = older.entry(slab.cache).or_default();
+            *objects += slab.objects.len() as u64;
+            *free += slab.free.len() as u64;
+        }
+        let mut young: BTreeMap<u32, Vec<(u64, u64, StreamId)>> = BTreeMap::new();
+        for (&address, &(since, stream)) in &self.live {
+            if let Some(&cache) = pages.get(&(address >> PAGE_SHIFT)) {
+                young
+                    .entry(cache)
+                    .or_default()
+                    .push((since, address, stream));
+            }
+        }
+        for (cache, mut young) in young {
+            let Some((before, after)) = shape(cache).levels else {
+                continue;
+            };
+            let (objects, free) = older.get(&cache).copied().unwrap_or_default();
+            // Of slabs without events, and of those with: what is never freed.
+            let elsewhere = before.objects.saturating_sub(objects);
+            let free_before = before.objects.saturating_sub(before.active);
+            let elsewhere = elsewhere.saturating_sub(free_before.saturating_sub(free));
+            let kept = objects.saturating_sub(free);
+            let kept = kept.saturating_sub(used.get(&cache).copied().unwrap_or(0));
+            let all = elsewhere
+                .saturating_add(kept)
+                .saturating_add(young.len() as u64);
+            let excess = all.saturating_sub(after.active).min(young.len() as u64) as usize;
+            young.sort_unstable();
+            for at in 0..excess {
+                let (since, address, stream) = young[at * young.len() / excess];
+                self.silent(address, since, self.now, stream);
+            }
+            self.counts.excess += excess as u64;
         }
     }
 }

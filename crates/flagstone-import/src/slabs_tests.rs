@@ -23,6 +23,7 @@ const SHAPE: Shape = Shape {
     object_size: 2048,
     objects: 2,
     pages: 1,
+    levels: None,
 };
 
 /// Object `at` of page frame `pfn`.
@@ -115,6 +116,14 @@ fn frames_times_and_shapes_that_lie_do_no_harm() {
         object_size: u64::MAX,
         objects: u32::MAX,
         pages: u32::MAX,
+        levels: Some((
+            Level {
+                active: u64::MAX,
+                objects: u64::MAX,
+                slabs: 0,
+            },
+            Level::default(),
+        )),
     };
     let found = slabs.finish(&[lies]);
     assert!(found.start.iter().all(|slab| slab.objects.len() <= 2));
@@ -122,6 +131,41 @@ fn frames_times_and_shapes_that_lie_do_no_harm() {
     slabs.free(0, CPU[0], object(3, 0), 1);
     let large = Shape { objects: 9, ..lies };
     assert_eq!(slabs.finish(&[large]).start[0].objects.len(), 9);
+}
+
+#[test]
+fn frees_that_only_slabinfo_shows_are_spread_over_what_lives() {
+    let mut slabs = Slabs::new(Some(APART));
+    for pfn in 0..10 {
+        slabs.pages(pfn * 10, CPU[0], pfn, 0, false);
+        slabs.alloc(pfn * 10 + 1, CPU[0], object(pfn, 0), 1);
+        slabs.alloc(pfn * 10 + 2, CPU[1], object(pfn, 1), 1);
+    }
+    slabs.free(1000, CPU[0], object(9, 0), 1);
+    // Of three slabs that no event tells of four objects are in use: with nineteen of the trace there are 23.
+    let level = |active, objects| Level {
+        active,
+        objects,
+        slabs: objects / 2,
+    };
+    let shape = Shape {
+        levels: Some((level(4, 6), level(18, 26))),
+        ..SHAPE
+    };
+    let found = slabs.finish(&[shape]);
+    assert_eq!((found.counts.excess, found.inserts.len()), (5, 5));
+    assert!(found.inserts.is_sorted_by_key(|insert| insert.ns));
+    let first = found.inserts[0];
+    assert_eq!(
+        (first.event, first.stream),
+        (
+            Event::Free {
+                address: object(0, 0)
+            },
+            CPU[0]
+        )
+    );
+    assert_eq!(first.ns, (1 + 1000) / 2);
 }
 
 #[test]

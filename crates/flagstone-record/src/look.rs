@@ -1,7 +1,8 @@
 //! Looks at the process's memory now and then: how much its allocator holds, how far large blocks are
 //! touched.
 //!
-//! A look is made on the way of an event, at most a thirtieth of the time, by one thread at a time. A program
+//! A look is made on the way of an event, at most a thirtieth of the time, by one thread at a time. Its time is that
+//! of the processor: on a busy machine looks that are interrupted do not become rarer. A program
 //! that allocates nothing is not looked at; its memory does not change by its allocator either.
 
 use crate::stream::{self, note};
@@ -135,16 +136,31 @@ fn take(now: u64) {
     }
     // SAFETY: the C library's errno of this thread, which no allocation may change.
     let before = unsafe { *libc::__errno_location() };
+    let (wall, cpu) = (ns(libc::CLOCK_MONOTONIC), ns(libc::CLOCK_THREAD_CPUTIME_ID));
     now_look(1);
+    let cpu = ns(libc::CLOCK_THREAD_CPUTIME_ID).saturating_sub(cpu);
+    let wall = ns(libc::CLOCK_MONOTONIC).saturating_sub(wall).max(1);
     // SAFETY: as above.
     unsafe { *libc::__errno_location() = before };
     let end = clock::now();
-    let pause = (end.saturating_sub(now) * SHARE).max(APART);
+    let took = u128::from(end.saturating_sub(now)) * u128::from(cpu.min(wall)) / u128::from(wall);
+    let pause = (took as u64).saturating_mul(SHARE).max(APART);
     let next = match BLIND.load(Ordering::Relaxed) {
         true => u64::MAX,
         false => end + pause,
     };
     DUE.store(next, Ordering::Release);
+}
+
+/// A clock of the system.
+fn ns(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: a structure to fill.
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// The last look, at the process's end: every large block is told.

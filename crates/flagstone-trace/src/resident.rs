@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   smaps_rollup   all anonymous pages
-//!   maps           data of programs and libraries, the first stack, zeroed data behind a file's
+//!   maps           data of programs and libraries, the first stack, zeroed data behind a file's: as
+//!                  far as its ELF header says, for an allocator's memory may lie right behind
 //!   ranges         what the caller knows: mappings of the program, stacks of threads
 //!   pagemap        which pages of those are there        heap = all - those
 //! ```
@@ -108,6 +109,10 @@ fn anonymous(scratch: &mut Scratch) -> Option<u64> {
 struct Map {
     start: usize,
     end: usize,
+    /// Its first byte's place in the file.
+    offset: usize,
+    /// The file's number, its digits read as others; zero for none.
+    file: usize,
     writable: bool,
     /// Private, and readable or writable: it may hold pages of its own.
     own: bool,
@@ -129,11 +134,15 @@ impl Map {
             .filter(|word| !word.is_empty());
         let (places, rights) = (words.next()?, words.next()?);
         let dash = places.iter().position(|byte| *byte == b'-')?;
-        let name = words.nth(3).unwrap_or_default();
+        let offset = hex(words.next()?)?;
+        let file = hex(words.nth(1)?)?;
+        let name = words.next().unwrap_or_default();
         let right = |at: usize, which: u8| rights.get(at) == Some(&which);
         Some(Self {
             start: hex(&places[..dash])?,
             end: hex(&places[dash + 1..])?,
+            offset,
+            file,
             writable: right(1, b'w'),
             own: right(3, b'p') && (right(0, b'r') || right(1, b'w')),
             named: !name.is_empty(),
@@ -146,14 +155,17 @@ impl Map {
 fn other(scratch: &mut Scratch, ranges: &[[usize; 2]]) -> Option<u64> {
     let maps = File::open(c"/proc/self/maps")?;
     let pagemap = File::open(c"/proc/self/pagemap")?;
+    let memory = File::open(c"/proc/self/mem")?;
     let Scratch { text, pages } = scratch;
     let mut count = Count {
         pagemap,
+        memory,
         pages,
         left: PAGES_MAX,
         found: 0,
+        image: (0, 0),
+        data_ends: 0,
     };
-    let mut data_ends = 0;
     let mut end = 0;
     loop {
         let read = maps.read(&mut text[end..])?;
@@ -161,7 +173,7 @@ fn other(scratch: &mut Scratch, ranges: &[[usize; 2]]) -> Option<u64> {
         let mut at = 0;
         while let Some(length) = text[at..end].iter().position(|byte| *byte == b'\n') {
             if let Some(map) = Map::of(&text[at..at + length]) {
-                count.map(&map, &mut data_ends, ranges)?;
+                count.map(&map, ranges)?;
             }
             at += length + 1;
         }
@@ -177,30 +189,43 @@ fn other(scratch: &mut Scratch, ranges: &[[usize; 2]]) -> Option<u64> {
 
 struct Count<'a> {
     pagemap: File,
+    memory: File,
     pages: &'a mut [u64; 2048],
     left: usize,
     found: u64,
+    /// Where the last file's first byte lies, and its number.
+    image: (usize, usize),
+    /// Where the last file's writable data end.
+    data_ends: usize,
 }
 
 impl Count<'_> {
-    fn map(&mut self, map: &Map, data_ends: &mut usize, ranges: &[[usize; 2]]) -> Option<()> {
+    fn map(&mut self, map: &Map, ranges: &[[usize; 2]]) -> Option<()> {
+        let of_file = map.named && !map.heap;
+        if of_file && map.offset == 0 && map.file != self.image.1 {
+            self.image = (map.start, map.file);
+        }
         if !map.own {
             return Some(());
         }
-        let of_file = map.named && !map.heap;
-        // Zeroed data of a program or library has no name and begins where its data of the file end.
-        if of_file || (!map.named && map.start == *data_ends) {
-            let size = map.end - map.start;
-            if of_file && map.writable {
-                *data_ends = map.end;
+        if of_file {
+            if map.writable {
+                self.data_ends = map.end;
             }
-            if map.writable || size <= READ_ONLY_MAX {
+            if map.writable || map.end - map.start <= READ_ONLY_MAX {
                 return self.range(map.start, map.end);
             }
             return Some(());
         }
-        for &[start, end] in ranges {
-            let (start, end) = (start.max(map.start), end.min(map.end));
+        let mut start = map.start;
+        if !map.named && start == self.data_ends {
+            // Zeroed data of a program or library.
+            let end = image_end(&self.memory, self.image.0).clamp(start, map.end);
+            self.range(start, end)?;
+            start = end;
+        }
+        for &range in ranges {
+            let (start, end) = (range[0].max(start), range[1].min(map.end));
             if start < end {
                 self.range(start, end)?;
             }
@@ -239,6 +264,53 @@ impl Count<'_> {
     }
 }
 
+/// Bytes of an ELF header with its table of segments, at most.
+const HEADERS: usize = 64 + 56 * 24;
+
+/// Where the program or library at `image` ends, by its own headers; zero if it is none. They are read as a
+/// file: another thread may be unmapping it.
+fn image_end(memory: &File, image: usize) -> usize {
+    let mut bytes = [0_u8; HEADERS];
+    // SAFETY: a buffer of that many bytes.
+    let read = unsafe {
+        libc::pread(
+            memory.0,
+            bytes.as_mut_ptr().cast(),
+            bytes.len(),
+            image as libc::off_t,
+        )
+    };
+    let Ok(read) = usize::try_from(read) else {
+        return 0;
+    };
+    image_bytes(&bytes[..read]).map_or(0, |length| image.saturating_add(length))
+}
+
+/// Bytes from the first to the last loaded segment, whole pages.
+fn image_bytes(headers: &[u8]) -> Option<usize> {
+    const LOAD: usize = 1;
+    let field = |at: usize, bytes: usize| {
+        let part = headers.get(at..at.checked_add(bytes)?)?;
+        let words = part.iter().rev();
+        Some(words.fold(0_usize, |sum, byte| sum << 8 | usize::from(*byte)))
+    };
+    // The mark, 64 bits, little-endian.
+    if !headers.starts_with(b"\x7fELF\x02\x01") {
+        return None;
+    }
+    let (table, size, count) = (field(32, 8)?, field(54, 2)?, field(56, 2)?);
+    let (mut first, mut last) = (usize::MAX, 0);
+    for at in 0..count {
+        let segment = table.checked_add(at * size)?;
+        if field(segment, 4)? == LOAD {
+            let start = field(segment + 16, 8)?;
+            first = first.min(start & !0xfff);
+            last = last.max(start.checked_add(field(segment + 40, 8)?)?);
+        }
+    }
+    Some(last.checked_next_multiple_of(4096)?.checked_sub(first)?)
+}
+
 /// The calling thread's stack, if the C library tells.
 #[must_use]
 pub fn stack() -> Option<[usize; 2]> {
@@ -259,6 +331,10 @@ pub fn stack() -> Option<[usize; 2]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::{Mutex, PoisonError};
+
+    /// Held by tests that compare looks at this one process.
+    static ALONE: Mutex<()> = Mutex::new(());
 
     #[test]
     fn lines_of_maps_say_what_they_are() {
@@ -281,8 +357,58 @@ mod tests {
     }
 
     #[test]
+    fn an_image_ends_where_its_last_segment_does() {
+        let mut headers = vec![0_u8; 64 + 2 * 56];
+        headers[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        headers[32] = 64;
+        headers[54] = 56;
+        headers[56] = 2;
+        for (at, start, length) in [(64, 0_u64, 0x500_u64), (120, 0x1f80, 0x2100)] {
+            headers[at] = 1;
+            headers[at + 16..at + 24].copy_from_slice(&start.to_le_bytes());
+            headers[at + 40..at + 48].copy_from_slice(&length.to_le_bytes());
+        }
+        assert_eq!(image_bytes(&headers), Some(0x5000));
+        assert_eq!(image_bytes(&headers[..150]), None, "cut");
+        headers[0] = 0;
+        assert_eq!(image_bytes(&headers), None);
+    }
+
+    /// Anonymous memory right behind a file's writable page, as an allocator's may lie behind a library.
+    #[test]
+    fn memory_behind_a_file_is_the_heaps() {
+        const BYTES: usize = 8 << 20;
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let program = std::fs::File::open("/proc/self/exe").unwrap();
+        let map = |at: usize, bytes: usize, flags: i32, file: i32| {
+            let rights = libc::PROT_READ | libc::PROT_WRITE;
+            let place = core::ptr::without_provenance_mut(at);
+            // SAFETY: anywhere, or within the mapping that the first call made.
+            let start = unsafe { libc::mmap(place, bytes, rights, flags, file, 0) };
+            assert_ne!(start, libc::MAP_FAILED);
+            start as usize
+        };
+        let mut scratch = Box::new(Scratch::new());
+        let before = look(&mut scratch, &[]).unwrap();
+        let anonymous = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let start = map(0, BYTES + 4096, anonymous, -1);
+        let fixed = libc::MAP_PRIVATE | libc::MAP_FIXED;
+        let file = std::os::fd::AsRawFd::as_raw_fd(&program);
+        map(start, 4096, fixed, file);
+        let behind = core::ptr::with_exposed_provenance_mut::<u8>(start + 4096);
+        // SAFETY: the mapping's other pages.
+        unsafe { behind.write_bytes(1, BYTES) };
+        let after = look(&mut scratch, &[]).unwrap();
+        assert!(
+            after.heap >= before.heap + BYTES as u64 / 2,
+            "{before:?} {after:?}"
+        );
+    }
+
+    #[test]
     fn a_range_of_ones_own_is_not_the_heaps() {
         const BYTES: usize = 8 << 20;
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: a mapping of its own, written within.
         let start = unsafe {
             let start = libc::mmap(

@@ -11,6 +11,7 @@
 //! Parse and check everything first, then run, then print. `sim NAME` is short for `sim run NAME`.
 
 mod cache;
+mod compared;
 mod fit;
 mod host;
 mod interleave;

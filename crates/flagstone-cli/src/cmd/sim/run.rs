@@ -1,5 +1,6 @@
 //! `flagstone sim run`: one table of rows, each a policy with a number of tasks.
 
+use super::compared::Compared;
 use super::{RUNS_MAX, plot, table, usage};
 use crate::args::{Json, Policies};
 use crate::exit::Outcome;
@@ -243,15 +244,15 @@ pub(super) fn run(workload: Option<&str>, options: &RunOptions, spec: Option<&Pa
         None => check(workload, options),
     };
     let request = request.map_err(usage)?;
-    finish(&request, options, &json, |_| ())
+    finish(&request, options, &json, |_| None)
 }
 
-/// Makes the runs and writes what is asked for; `more` prints behind the table.
+/// Makes the runs and writes what is asked for; `compared` stands behind the table and in the document.
 pub(super) fn finish(
     request: &Request,
     options: &RunOptions,
     json: &Json,
-    more: impl Fn(&[Row]),
+    compared: impl Fn(&[Row]) -> Option<Compared>,
 ) -> Outcome {
     outfile::all_writable("sim", json.path(), &[])?;
     let outputs = [("--records", &options.records), ("--plot", &options.plot)];
@@ -292,13 +293,17 @@ pub(super) fn finish(
         return Ok(ended(request, &results, options));
     }
     match (json.path(), options.records.as_deref()) {
-        (Some(file), _) => {
-            outfile::write_json("sim: --json", file, &table::document(request, &results))?
-        }
+        (Some(file), _) => outfile::write_json(
+            "sim: --json",
+            file,
+            &table::document(request, &results, compared(&results.rows)),
+        )?,
         (None, Some(file)) if file == Path::new("-") => {}
         (None, _) => {
             table::print(request, &results, began.elapsed());
-            more(&results.rows);
+            if let Some(compared) = compared(&results.rows) {
+                compared.print();
+            }
         }
     }
     if let Some(file) = &options.records {

@@ -1,5 +1,6 @@
 //! Rows as a table for people and as one JSON document.
 
+use super::compared::Compared;
 use super::run::{Request, Results};
 use crate::terminal::{size, unpadded};
 use comfy_table::{CellAlignment, Table, presets};
@@ -28,9 +29,16 @@ pub(super) struct Document<'a> {
     /// One for each run: all figures, and all that is needed to run it again.
     records: &'a [Record],
     failures: &'a [String],
+    /// Of `sim replay`: the trace's kernel beside the replay.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    capture: Option<Compared>,
 }
 
-pub(super) fn document<'a>(request: &'a Request, results: &'a Results) -> Document<'a> {
+pub(super) fn document<'a>(
+    request: &'a Request,
+    results: &'a Results,
+    capture: Option<Compared>,
+) -> Document<'a> {
     let first = request.first();
     Document {
         schema: "flagstone.sim/1",
@@ -47,6 +55,7 @@ pub(super) fn document<'a>(request: &'a Request, results: &'a Results) -> Docume
         rows: &results.rows,
         records: &results.records,
         failures: &results.failures,
+        capture,
     }
 }
 
