@@ -1,4 +1,4 @@
-//! `cargo deny check` as a part of `cargo xtask check`: what is among the dependencies.
+//! `cargo deny check` as a part of `cargo xtask check`: what is among the dependencies of each workspace.
 //!
 //! ```text
 //!   licenses bans sources   offline, from Cargo.lock and what cargo has fetched
@@ -14,13 +14,33 @@ use std::process::Command;
 
 const MANUAL: &str = "`cargo install cargo-deny --locked` brings it";
 
-/// Runs cargo-deny on the workspace.
+/// The workspaces of the tree: each has a lock file of its own.
+const WORKSPACES: [&str; 4] = [".", "fuzz", "crates/flagstone-python", "examples/kernel"];
+
+/// Runs cargo-deny on each workspace.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     if run(&tree.root, &["--version"]).is_none_or(|done| !done.fine) {
         skip(&format!("cargo-deny is not installed; {MANUAL}"));
         return Vec::new();
     }
+    let each = WORKSPACES.iter();
+    each.flat_map(|workspace| check_one(&tree.root, workspace))
+        .collect()
+}
+
+fn check_one(root: &Path, workspace: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
+    let manifest = format!("{workspace}/Cargo.toml");
+    // Offline cargo-deny says of a crate that was never fetched that it fails, not what of it is refused.
+    if !is_fetched(root, &manifest) {
+        skip(&format!(
+            "cargo-deny in {workspace}: not all its crates were fetched (cargo fetch)"
+        ));
+        return findings;
+    }
+    let config = root.join("deny.toml");
+    let config = config.to_string_lossy();
+    let on = ["--manifest-path", &manifest, "--config", &config];
     let always = [
         "--offline",
         "check",
@@ -29,22 +49,27 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         "licenses",
         "sources",
     ];
-    if let Some(done) = run(&tree.root, &always)
+    if let Some(done) = run(root, &[&on[..], &always].concat())
         && !done.fine
     {
-        findings.push(found(&done.text));
+        findings.push(found(workspace, &done.text));
     }
-    match run(
-        &tree.root,
-        &["check", "--hide-inclusion-graph", "advisories"],
-    ) {
+    let advisories = ["check", "--hide-inclusion-graph", "advisories"];
+    match run(root, &[&on[..], &advisories].concat()) {
         Some(done) if !done.fine && no_database(&done.text) => {
             skip("cargo-deny's advisories: the database cannot be fetched");
         }
-        Some(done) if !done.fine => findings.push(found(&done.text)),
+        Some(done) if !done.fine => findings.push(found(workspace, &done.text)),
         _ => {}
     }
     findings
+}
+
+/// Whether all crates of a workspace are on this machine.
+fn is_fetched(root: &Path, manifest: &str) -> bool {
+    let words = ["metadata", "--offline", "--locked", "--format-version", "1"];
+    let done = cargo(root, &[&words[..], &["--manifest-path", manifest]].concat());
+    done.is_some_and(|done| done.fine)
 }
 
 /// Whether a failure says that there is no database rather than that there is an advisory.
@@ -54,7 +79,7 @@ fn no_database(text: &str) -> bool {
 }
 
 /// The errors of its report, one after another, as one finding: warnings are not quoted.
-fn found(text: &str) -> Finding {
+fn found(workspace: &str, text: &str) -> Finding {
     let errors = text.lines().filter(|line| {
         line.starts_with("error") || line.starts_with("bug") || line.contains("[ERROR]")
     });
@@ -62,7 +87,7 @@ fn found(text: &str) -> Finding {
     Finding {
         path: "deny.toml".into(),
         line: 0,
-        what: format!("cargo deny check: {}", errors.join("; ")),
+        what: format!("cargo deny check in {workspace}: {}", errors.join("; ")),
     }
 }
 
@@ -72,9 +97,12 @@ struct Done {
 }
 
 fn run(root: &Path, words: &[&str]) -> Option<Done> {
+    cargo(root, &[&["deny"], words].concat())
+}
+
+fn cargo(root: &Path, words: &[&str]) -> Option<Done> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
-        .arg("deny")
         .args(words)
         .current_dir(root)
         .output()
@@ -100,8 +128,8 @@ mod tests {
         let advisory = "error[vulnerability]: a crate\n\nadvisories FAILED\n";
         assert!(!no_database(advisory));
         assert_eq!(
-            found(advisory).what,
-            "cargo deny check: error[vulnerability]: a crate"
+            found("fuzz", advisory).what,
+            "cargo deny check in fuzz: error[vulnerability]: a crate"
         );
     }
 

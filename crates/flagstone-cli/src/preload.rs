@@ -97,7 +97,8 @@ fn places<V: AsRef<OsStr>>(variable: impl Fn(&str) -> Option<V>, temp: &Path) ->
         .collect()
 }
 
-fn user_id() -> u32 {
+/// The effective user.
+pub fn user_id() -> u32 {
     // SAFETY: no preconditions, cannot fail.
     unsafe { libc::geteuid() }
 }

@@ -385,19 +385,37 @@ fn another(pid: u32, version: &str) -> String {
     )
 }
 
+/// What it takes to look at a process that this one may not look at.
+pub fn needed() -> &'static str {
+    let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
+    needed_with(
+        scope.as_deref().map_or("0", str::trim),
+        crate::preload::user_id() == 0,
+    )
+}
+
+/// The same for a value of `kernel.yama.ptrace_scope`, and for root or not.
+fn needed_with(scope: &str, is_root: bool) -> &'static str {
+    match (scope, is_root) {
+        ("3", _) => {
+            "it needs kernel.yama.ptrace_scope below 3, and that a new start of the machine"
+        }
+        (_, true) => {
+            "it needs more than root may here: CAP_SYS_PTRACE in the namespace of that process"
+        }
+        ("0", _) => "it needs the same user, or root (ptrace rights)",
+        _ => {
+            "it needs root here: kernel.yama.ptrace_scope keeps users from looking into their own processes"
+        }
+    }
+}
+
 /// One line for a file of `/proc/PID` that is refused.
 pub fn refused(pid: u32, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => format!("process {pid}: there is none"),
         io::ErrorKind::PermissionDenied => {
-            let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
-            let why = match scope.as_deref().map(str::trim) {
-                Ok("0") | Err(_) => "it needs the same user, or root (ptrace rights)",
-                Ok(_) => {
-                    "it needs root here: kernel.yama.ptrace_scope keeps users from looking into their own processes"
-                }
-            };
-            format!("process {pid}: not yours to look at; {why}")
+            format!("process {pid}: not yours to look at; {}", needed())
         }
         // A process that ends while it is read.
         _ if error.raw_os_error() == Some(libc::ESRCH) => format!("process {pid}: it has ended"),
@@ -413,6 +431,20 @@ pub fn is_bare(mapping: &Mapping) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_may_not_look_is_told_what_it_takes() {
+        assert!(needed_with("0", false).contains("same user, or root"));
+        assert!(needed_with("1", false).starts_with("it needs root here"));
+        assert!(needed_with("2", false).starts_with("it needs root here"));
+        for is_root in [true, false] {
+            let why = needed_with("3", is_root);
+            assert!(!why.contains("root") && why.contains("below 3"), "{why}");
+        }
+        for scope in ["0", "1", "2"] {
+            assert!(needed_with(scope, true).contains("CAP_SYS_PTRACE"));
+        }
+    }
 
     fn beacon() -> [u8; BEACON_BYTES] {
         let mut bytes = [0; BEACON_BYTES];

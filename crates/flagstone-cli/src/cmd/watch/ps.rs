@@ -6,7 +6,7 @@ use crate::cmd::run::view::{number, push_table, table};
 use crate::exit::{Failure, Outcome};
 use crate::terminal::{Screen, percent, size};
 use crate::watch::reading::{self, Reading};
-use crate::watch::target::{Refusal, Target, processes};
+use crate::watch::target::{Refusal, Target, needed, processes};
 use comfy_table::Cell;
 use serde::Serialize;
 use std::process::ExitCode;
@@ -101,7 +101,7 @@ pub fn run(args: &Args) -> Outcome {
             "ps: no process runs on Flagstone here{}; start one with `flagstone run`",
             match found.hidden {
                 0 => String::new(),
-                _ => ", of those you may look at".to_owned(),
+                hidden => format!(", of those you may look at ({hidden} others: {})", needed()),
             }
         ))),
     }
@@ -138,7 +138,10 @@ fn text(found: &Document, screen: Screen) -> String {
             1 => "one process is".to_owned(),
             hidden => format!("{hidden} processes are"),
         };
-        out.push_str(&format!("note: {processes} not yours to look at\n"));
+        out.push_str(&format!(
+            "note: {processes} not yours to look at; {}\n",
+            needed()
+        ));
     }
     out
 }

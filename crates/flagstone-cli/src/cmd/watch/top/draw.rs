@@ -139,6 +139,9 @@ fn processes(frame: &mut Frame, app: &mut App, area: Rect) {
         }
     };
     let note = match app.unreadable {
+        0 if app.known && rows.is_empty() && app.filter.is_empty() => {
+            Line::from("`flagstone run` starts one; `flagstone ps` says who may look at the others")
+        }
         0 => Line::default(),
         1 => Line::from("one more cannot be read; `flagstone ps` says why"),
         count => Line::from(format!(
