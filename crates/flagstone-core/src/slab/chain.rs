@@ -9,7 +9,8 @@
 //! An object that is handed out carries no link: `ALLOCATED` aside, a broken seal inside. So
 //! freeing it twice into its slab is noticed, and a write to a free object breaks the seal. The
 //! seal depends on the object's address, the slab's generation and a secret of the heap, so that
-//! stale memory of an earlier slab does not look sealed.
+//! stale memory of an earlier slab does not look sealed. Its link lies at the middle of an object, so one word may
+//! bear seals of several objects: generations are spread, or those of one equal another's.
 //!
 //! Invariants
 //! - `chain.linked`: every object on a slab's chain has a link; no object handed out has one.
@@ -60,7 +61,13 @@ impl<'a, P: Platform> Links<'a, P> {
     #[inline]
     #[must_use]
     pub const fn seal_of(secret: u64, generation: u32) -> u64 {
-        secret ^ ((generation as u64) << 20)
+        secret ^ (generation as u64).wrapping_mul(0xD6E8_FEB8_6659_FD93)
+    }
+
+    /// The seal of the link of the object at `address`: the upper 48 bits.
+    #[inline]
+    const fn sealed(base: u64, address: u64) -> u64 {
+        (base ^ address.rotate_left(29)).wrapping_mul(0x9E37_79B9_7F4A_7C15) & !0xFFFF
     }
 
     /// What seals this slab's links, apart from their addresses.
@@ -132,8 +139,7 @@ impl<'a, P: Platform> Links<'a, P> {
 
     #[inline]
     fn seal(&self, index: u32) -> u64 {
-        let address = self.object(index).as_ptr() as u64;
-        (self.secret ^ address.rotate_left(29)).wrapping_mul(0x9E37_79B9_7F4A_7C15) & !0xFFFF
+        Self::sealed(self.secret, self.object(index).as_ptr() as u64)
     }
 
     /// Marks `index` as free with `next` behind it. Ends the program if it is free already.
@@ -255,5 +261,25 @@ impl<'a, P: Platform> Links<'a, P> {
     #[inline(never)]
     fn damaged(&self, index: u32) -> ! {
         P::fatal(Fault::CorruptedFreeList, self.object(index).as_ptr())
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::platform::testing::Testing;
+    use std::collections::HashSet;
+
+    /// A word holds the link of one object in one slab, and of a neighbour's in the next.
+    #[test]
+    fn no_two_slabs_seal_neighbours_alike() {
+        let mut seen = HashSet::new();
+        for generation in 0..1 << 16 {
+            let base = Links::<Testing>::seal_of(0x1234_5678_9ABC_DEF0, generation);
+            for apart in [0, 8, 16, 48, 64, 128, 1024, 8192] {
+                let seal = Links::<Testing>::sealed(base, 0x7F00_1990_D000 + apart);
+                assert!(seen.insert(seal), "{generation} {apart}");
+            }
+        }
     }
 }
