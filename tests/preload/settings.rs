@@ -61,3 +61,17 @@ fn good_options_are_taken_without_a_word() {
     };
     assert_eq!(finished.stderr, "");
 }
+
+/// Tests are run with these variables, and look at what programs say.
+#[test]
+fn variables_of_tests_are_no_settings() {
+    let variables = [
+        ("FLAGSTONE_TESTS_KERNEL", "/boot/vmlinuz"),
+        ("FLAGSTONE_TESTS_STRICT", "1"),
+        ("FLAGSTONE_SEEDS", "9"),
+    ];
+    let Some(finished) = hello(&variables) else {
+        return;
+    };
+    assert_eq!(finished.stderr, "");
+}

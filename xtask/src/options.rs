@@ -88,6 +88,14 @@ const TOOLS: &[(&str, &str)] = &[
         "tests: build the Python wheel and try it in clean environments",
     ),
     (
+        "FLAGSTONE_TESTS_IMAGE",
+        "tests: build the image of `Dockerfile` by buildah and run it",
+    ),
+    (
+        "FLAGSTONE_TESTS_KERNEL",
+        "tests: the kernel that a guest boots (docs/limits.md)",
+    ),
+    (
         "FLAGSTONE_RUN_REPORT",
         "set by `run` for the library: where its report goes",
     ),

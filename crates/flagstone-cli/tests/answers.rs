@@ -315,6 +315,10 @@ fn fragmentation_is_answered_with_what_helps_under_each_policy() {
     let apart = rule(&own, "lifetimes-apart").expect("fragmented");
     let why = apart["because"].as_str().expect("words");
     assert!(why.contains("would hold them"), "{why}");
+    assert!(
+        why.contains("at its end"),
+        "of which moment it speaks: {why}"
+    );
     assert!(!own.iter().any(|one| {
         one["change"]
             .as_str()
@@ -337,6 +341,57 @@ fn fragmentation_is_answered_with_what_helps_under_each_policy() {
         None,
         "it is set"
     );
+}
+
+/// Much is free between objects when the most memory is used, and nothing at the end.
+const PEAK: &str = r#"
+#include <stdlib.h>
+#include <string.h>
+enum { BLOCKS = 400000, BYTES = 200 };
+static char *blocks[BLOCKS], *large[64];
+int main(void) {
+    for (int at = 0; at < BLOCKS; at++)
+        memset(blocks[at] = malloc(BYTES), 1, BYTES);
+    for (int at = 0; at < BLOCKS; at++)
+        if (at % 8)
+            free(blocks[at]);
+    for (int at = 0; at < 64; at++)
+        memset(large[at] = malloc(2 << 20), 1, 2 << 20);
+    for (int at = 0; at < BLOCKS; at += 8)
+        free(blocks[at]);
+    for (int at = 0; at < 64; at++)
+        free(large[at]);
+    return 0;
+}
+"#;
+
+#[test]
+fn a_change_says_of_which_moment_its_gain_is() {
+    let Some(compiler) = installed("cc") else {
+        return;
+    };
+    let directory = tempfile::tempdir().expect("a directory");
+    let (source, program) = (
+        directory.path().join("peak.c"),
+        directory.path().join("peak"),
+    );
+    std::fs::write(&source, PEAK).expect("written");
+    let built = Command::new(compiler)
+        .args(["-O1", "-fno-builtin", "-o"])
+        .args([&program, &source])
+        .status();
+    assert!(built.expect("a compiler").success());
+    let (_, document) = document(&[program.to_str().expect("text")]);
+    let answer = document["answer"]["text"].as_str().expect("words");
+    assert!(answer.contains("Fragmentation took "), "{answer}");
+    let tries = document["try"].as_array().expect("changes");
+    let find = |name: &str| tries.iter().find(|one| one["rule"] == name);
+    let words = |one: &Value| format!("{} {}", one["because"], one["gain"]);
+    let apart = words(find("lifetimes-apart").expect("it was fragmented"));
+    assert!(apart.contains("at its peak"), "{apart}");
+    for one in tries.iter().map(words) {
+        assert!(one.contains("at its "), "of a moment: {one}");
+    }
 }
 
 #[test]

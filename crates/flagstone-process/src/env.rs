@@ -24,8 +24,10 @@ use flagstone_core::policy::Policy;
 
 /// What every variable of ours starts with.
 const PREFIX: &str = "FLAGSTONE_";
-/// Variables that other parts read: `flagstone run`, `record` and `bench`, the build.
-const FOREIGN: [&str; 5] = ["RUN_", "RECORD", "PROFILE", "LIB", "PEERS"];
+/// Variables that other parts read: `flagstone run`, `record` and `bench`, the build, tests.
+const FOREIGN: [&str; 7] = [
+    "RUN_", "RECORD", "PROFILE", "LIB", "PEERS", "TESTS_", "SEEDS",
+];
 /// Longest option name or converted value, in bytes.
 const WORD: usize = 64;
 

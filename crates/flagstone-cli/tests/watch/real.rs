@@ -160,3 +160,21 @@ fn a_list_shows_a_process_and_its_screen_its_caches() {
     assert_eq!((code, out.as_str()), (Some(2), ""), "no terminal");
     assert!(err.contains("--once"), "{err}");
 }
+
+#[test]
+fn stat_says_whether_it_is_fragmentation_and_what_a_runtime_maps_itself() {
+    if !here("python3", "what is said of a runtime") {
+        return;
+    }
+    let program = "import time\nheld = [[number] * 3 for number in range(300000)]\nprint('up', flush=True)\ntime.sleep(1000)";
+    let python = Running::python(program);
+    let (code, out, err) = ask(&["stat", &python.pid]);
+    assert_eq!(code, Some(0), "{err}");
+    let words: Vec<&str> = out.split_whitespace().collect();
+    let out = words.join(" ");
+    assert!(out.contains("Little is fragmentation ("), "{out}");
+    assert!(
+        out.contains("of anonymous mappings; try PYTHONMALLOC=malloc at its start."),
+        "{out}"
+    );
+}

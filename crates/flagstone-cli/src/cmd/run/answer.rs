@@ -9,7 +9,7 @@
 
 use super::document::Outcome;
 use super::reports::{Cache, Kind, LedgerLine, Report};
-use super::runtimes::RUNTIMES;
+use super::runtimes::runtime_of;
 use super::trial::{Apply, Measured};
 use crate::terminal::{percent, size};
 use flagstone_core::stats::Line;
@@ -141,6 +141,24 @@ pub fn sentence(report: &Report) -> String {
     text
 }
 
+/// The moment that a report's tables are of.
+fn end_of(report: &Report) -> &'static str {
+    match report.at_exit {
+        true => "at its end",
+        false => "at its last sample",
+    }
+}
+
+/// Whether a moment's memory went into fragmentation.
+pub fn fragmented_now(shares: &Shares) -> String {
+    let (lost, whole) = (shares.fragmented_bytes, shares.total());
+    let part = percent(lost, whole);
+    match worth(lost, whole) {
+        true => format!("Fragmentation takes {} of it, {part}.", size(lost)),
+        false => format!("Little is fragmentation ({}, {part}).", size(lost)),
+    }
+}
+
 /// Whether it is fragmentation, which is what people ask first: where it was the larger part, at the peak or later.
 fn fragmentation(peak: &Shares, end: &Shares, at_exit: bool) -> String {
     let part = |shares: &Shares| shares.fragmented_bytes as f64 / shares.total().max(1) as f64;
@@ -193,15 +211,13 @@ pub fn tries(main: &Report, outcome: &Outcome, set: impl Fn(&str) -> bool) -> Ve
     found
 }
 
-fn worth(bytes: u64, of: u64) -> bool {
+/// Whether a part is large enough to be worth a word.
+pub fn worth(bytes: u64, of: u64) -> bool {
     bytes >= WORTH_BYTES && bytes >= of / WORTH_SHARE
 }
 
 fn runtime(main: &Report, set: impl Fn(&str) -> bool) -> Option<Try> {
-    let starts = |name: &&str| main.program.starts_with(*name);
-    let runtime = RUNTIMES
-        .iter()
-        .find(|runtime| runtime.programs.iter().any(|name| starts(name)))?;
+    let runtime = runtime_of(&main.program)?;
     let anonymous = Kind::bytes_of(&main.peak.outside, Kind::ANONYMOUS);
     if set(runtime.variable) || !worth(anonymous, Shares::of(&main.peak.ledger).total()) {
         return None;
@@ -225,6 +241,17 @@ fn runtime(main: &Report, set: impl Fn(&str) -> bool) -> Option<Try> {
     })
 }
 
+/// The gain of a part at the end, and beside it what it was at the peak: a change that helps there need not help here.
+fn at_both(main: &Report, of: impl Fn(&[LedgerLine]) -> u64) -> String {
+    let (end, peak) = (of(&main.ledger), of(&main.peak.ledger));
+    let when = end_of(main);
+    let beside = match main.ledger == main.peak.ledger {
+        true => String::new(),
+        false => format!(" ({} at its peak)", size(peak)),
+    };
+    format!("at most {} less {when}{beside}", size(end))
+}
+
 /// The bytes of a line.
 fn bytes(lines: &[LedgerLine], line: Line) -> u64 {
     let named = lines.iter().filter(|found| found.line == line.name());
@@ -233,8 +260,12 @@ fn bytes(lines: &[LedgerLine], line: Line) -> u64 {
 
 fn cached(main: &Report) -> Option<Try> {
     let of = |line| bytes(&main.ledger, line);
-    let objects = of(Line::Sheaves) + of(Line::Barns) + of(Line::Pinned);
-    let pages = of(Line::Pagesets) + of(Line::FreePages);
+    let objects_of = |lines: &[LedgerLine]| {
+        bytes(lines, Line::Sheaves) + bytes(lines, Line::Barns) + bytes(lines, Line::Pinned)
+    };
+    let pages_of =
+        |lines: &[LedgerLine]| bytes(lines, Line::Pagesets) + bytes(lines, Line::FreePages);
+    let (objects, pages) = (objects_of(&main.ledger), pages_of(&main.ledger));
     let total = Shares::of(&main.ledger).total();
     if worth(objects, total) && objects >= pages {
         let cache = main.caches.iter().max_by_key(|cache| cache.pinned_bytes)?;
@@ -254,10 +285,11 @@ fn cached(main: &Report) -> Option<Try> {
             rule: "smaller-sheaves",
             change: "--set sheaf_capacity=16".to_owned(),
             because: format!(
-                "{} of free objects are cached in sheaves and barns{where_}",
-                size(objects - pinned)
+                "{} of free objects are cached in sheaves and barns {}{where_}",
+                size(objects - pinned),
+                end_of(main)
             ),
-            gain: format!("at most {} less", size(objects)),
+            gain: at_both(main, objects_of),
             gain_bytes: Some(objects),
             cost: "more refills, each with a lock of the node".to_owned(),
             apply: Apply {
@@ -272,10 +304,11 @@ fn cached(main: &Report) -> Option<Try> {
         change: "--set retain_bytes_min=1M --set retain_share=0 --set pcp_bytes_max=256K"
             .to_owned(),
         because: format!(
-            "{} of free pages are kept for the next request",
-            size(pages)
+            "{} of free pages are kept for the next request {}",
+            size(pages),
+            end_of(main)
         ),
-        gain: format!("at most {} less", size(pages)),
+        gain: at_both(main, pages_of),
         gain_bytes: Some(pages),
         cost: "memory that is needed again is asked of the system again: page faults".to_owned(),
         apply: Apply {
@@ -290,23 +323,33 @@ fn cached(main: &Report) -> Option<Try> {
     })
 }
 
+/// What is free between objects in use, at the end or else at the peak; caches are known of the end alone.
+fn between(main: &Report) -> Option<(u64, &'static str, String)> {
+    let lost = |lines| (bytes(lines, Line::PartialSlabs), Shares::of(lines).total());
+    let ((end, whole), (peak, most)) = (lost(&main.ledger), lost(&main.peak.ledger));
+    if worth(end, whole) {
+        // Free objects that are neither cached nor in empty or pinned slabs.
+        let free =
+            |cache: &&Cache| (cache.free_in_slabs * cache.size).saturating_sub(cache.pinned_bytes);
+        let cache = main.caches.iter().max_by_key(free)?;
+        let where_ = format!(
+            ", most in {}: {} in use in {} slabs, where {} would hold them",
+            cache.name,
+            cache.active,
+            cache.slabs,
+            cache.active.div_ceil(cache.objects_per_slab.max(1))
+        );
+        return Some((end, end_of(main), where_));
+    }
+    worth(peak, most).then(|| (peak, "at its peak", String::new()))
+}
+
 /// Smaller slabs are no answer under our own policy: it gives back the free pages inside a slab already.
 fn fragmented(main: &Report, policy: &str) -> Option<Try> {
-    let lost = bytes(&main.ledger, Line::PartialSlabs);
-    // Free objects that are neither cached nor in empty or pinned slabs.
-    let free =
-        |cache: &&Cache| (cache.free_in_slabs * cache.size).saturating_sub(cache.pinned_bytes);
-    let cache = main.caches.iter().max_by_key(free)?;
-    if !worth(lost, Shares::of(&main.ledger).total()) {
-        return None;
-    }
+    let (lost, when, where_) = between(main)?;
     let because = format!(
-        "{} is free between objects in use, most in {}: {} in use in {} slabs, where {} would hold them",
-        size(lost),
-        cache.name,
-        cache.active,
-        cache.slabs,
-        cache.active.div_ceil(cache.objects_per_slab.max(1))
+        "{} is free between objects in use {when}{where_}",
+        size(lost)
     );
     let own = policy.split([' ', '+']).next() == Some("flagstone");
     Some(if own {
@@ -314,7 +357,7 @@ fn fragmented(main: &Report, policy: &str) -> Option<Try> {
             rule: "lifetimes-apart",
             change: "in the program: what stays and what goes in blocks of their own".to_owned(),
             because,
-            gain: format!("at most {} less, if what stays lies together", size(lost)),
+            gain: format!("at most {} less {when}, if what stays lies together", size(lost)),
             gain_bytes: Some(lost),
             cost: "a change of the program: an arena, a typed cache (flagstone.h), or a copy of what stays; \
                    `flagstone run --profile F` names the places"
@@ -328,7 +371,7 @@ fn fragmented(main: &Report, policy: &str) -> Option<Try> {
             change: "--policy flagstone".to_owned(),
             because,
             gain: format!(
-                "a part of {}: pages inside slabs on which nothing lives go back",
+                "a part of {} {when}: pages inside slabs on which nothing lives go back",
                 size(lost)
             ),
             gain_bytes: Some(lost),
@@ -363,7 +406,7 @@ fn rounded(main: &Report) -> Option<Try> {
             cache.name,
             cache.object_size
         ),
-        gain: format!("at most {} less ({} of the peak)", size(lost), percent(lost, main.peak.rss_bytes)),
+        gain: format!("at most {} less at its peak ({} of it)", size(lost), percent(lost, main.peak.rss_bytes)),
         gain_bytes: Some(lost),
         cost: "a change of the program".to_owned(),
         apply: Apply::default(),

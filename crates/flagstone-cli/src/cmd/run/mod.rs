@@ -13,14 +13,14 @@
 //!   document   flagstone.run/1                    view      the same as text
 //! ```
 
-mod answer;
+pub(crate) mod answer;
 pub(super) mod child;
 mod compare;
 mod document;
 mod html;
 pub(super) mod program;
 pub(crate) mod reports;
-mod runtimes;
+pub(crate) mod runtimes;
 mod settings;
 pub(super) mod timeline;
 mod trial;

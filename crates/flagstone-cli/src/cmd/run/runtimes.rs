@@ -60,3 +60,14 @@ pub const RUNTIMES: [Runtime; 4] = [
         cost: "more garbage collections; tracking costs 5 to 10 % of time",
     },
 ];
+
+/// That of a program, by the program's name.
+pub fn runtime_of(program: &str) -> Option<&'static Runtime> {
+    let is_of = |runtime: &&Runtime| {
+        runtime
+            .programs
+            .iter()
+            .any(|name| program.starts_with(name))
+    };
+    RUNTIMES.iter().find(is_of)
+}

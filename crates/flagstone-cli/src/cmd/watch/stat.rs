@@ -2,7 +2,9 @@
 
 use super::{document, pid, refuse};
 use crate::args::JsonBeside;
+use crate::cmd::run::answer::{Shares, fragmented_now, worth};
 use crate::cmd::run::reports::Kind;
+use crate::cmd::run::runtimes::{Runtime, runtime_of};
 use crate::cmd::run::view::{caches, closing, number, push_table, table};
 use crate::exit::Outcome;
 use crate::terminal::{Screen, percent, size, wrap};
@@ -55,6 +57,17 @@ fn text(reading: &Reading, screen: Screen) -> String {
     );
     out.push_str(&screen.heading(wrap(&head, screen.width, 2).trim_end()));
     out.push('\n');
+    let mut answer = fragmented_now(&Shares::of(&reading.ledger));
+    if let Some((runtime, bytes)) = of_runtime(reading) {
+        let _ = write!(
+            answer,
+            " {}: {} of anonymous mappings; try {} at its start.",
+            runtime.what,
+            size(bytes),
+            runtime.change
+        );
+    }
+    out.push_str(&wrap(&answer, screen.width, 2));
     let trim = reading.trim_bytes.map_or(String::new(), |bytes| {
         format!(
             "`flagstone trim {}` would give back {}. ",
@@ -77,6 +90,13 @@ fn text(reading: &Reading, screen: Screen) -> String {
     out.truncate(out.trim_end().len());
     out.push('\n');
     out
+}
+
+/// The runtime whose own heap a large part of the process is.
+fn of_runtime(reading: &Reading) -> Option<(&'static Runtime, u64)> {
+    let runtime = runtime_of(&reading.program)?;
+    let bytes = Kind::bytes_of(&reading.outside, Kind::ANONYMOUS);
+    worth(bytes, reading.sum_bytes).then_some((runtime, bytes))
 }
 
 /// Every line with a byte in it, largest first; below "outside the heap" its kinds.
