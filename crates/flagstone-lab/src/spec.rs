@@ -98,18 +98,35 @@ impl Window {
         }
     }
 
-    /// `full`, `quick`, or milliseconds.
+    /// Looks of `first` milliseconds and twice as many until the halves agree: up to `last`, and longer while
+    /// that is cheap, as [`Window::FULL`] does.
+    #[must_use]
+    pub const fn until(first: u64, last: u64) -> Self {
+        Self {
+            first_ps: first * MS,
+            last_ps: last * MS,
+            ..Self::FULL
+        }
+    }
+
+    /// `full`, `quick`, milliseconds, or the first and the last length of a look that goes on until it settles.
     ///
     /// # Errors
     /// One line that says what works.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let ms = text.strip_suffix("ms").unwrap_or(text).trim().parse();
-        match (text, ms) {
-            ("full", _) => Ok(Self::FULL),
-            ("quick", _) => Ok(Self::QUICK),
-            (_, Ok(ms)) if (1..=60_000).contains(&ms) => Ok(Self::fixed(ms)),
+        let ms = |text: &str| {
+            let ms = text.trim().parse().ok();
+            ms.filter(|ms| (1..=60_000).contains(ms))
+        };
+        let span = text.strip_suffix("ms").unwrap_or(text);
+        let looks = span.split_once("..").map(|(a, b)| (ms(a), ms(b)));
+        match (text, looks, ms(span)) {
+            ("full", ..) => Ok(Self::FULL),
+            ("quick", ..) => Ok(Self::QUICK),
+            (_, Some((Some(first), Some(last))), _) if first < last => Ok(Self::until(first, last)),
+            (_, None, Some(ms)) => Ok(Self::fixed(ms)),
             _ => Err(format!(
-                "window `{text}`: it is full, quick, or 1ms to 60000ms of virtual time"
+                "window `{text}`: it is full, quick, 1ms to 60000ms of virtual time, or as 64..128ms"
             )),
         }
     }
@@ -526,13 +543,24 @@ mod tests {
 
     #[test]
     fn windows_are_named_as_they_are_read() {
-        for name in ["full", "quick", "40ms"] {
+        for name in ["full", "quick", "40ms", "64..128ms"] {
             assert_eq!(Window::parse(name).unwrap().name(), name);
         }
-        assert!(
-            Window::parse("2 weeks")
-                .unwrap_err()
-                .contains("full, quick")
-        );
+        assert_eq!(Window::parse("64..512ms").unwrap(), Window::FULL);
+        for wrong in [
+            "2 weeks",
+            "64..",
+            "..64ms",
+            "64..64ms",
+            "128..64ms",
+            "0..9ms",
+            "1..60001ms",
+        ] {
+            let line = Window::parse(wrong).unwrap_err();
+            assert!(
+                line.contains("full, quick") && line.contains(wrong),
+                "{line}"
+            );
+        }
     }
 }

@@ -30,20 +30,9 @@ impl Look {
     }
 
     fn window(self) -> Window {
-        let ms = flagstone_sim::costs::MS;
-        let (first_ps, last_ps) = (self.first_ms * ms, self.last_ms * ms);
-        let window = Window {
-            first_ps,
-            last_ps,
-            ..Window::FULL
-        };
-        if first_ps < last_ps {
-            return window;
-        }
-        // One look of a fixed length.
-        Window {
-            patient_ps: last_ps,
-            ..window
+        match self.first_ms < self.last_ms {
+            true => Window::until(self.first_ms, self.last_ms),
+            false => Window::fixed(self.last_ms),
         }
     }
 }

@@ -34,7 +34,7 @@ use crate::exit::{Failure, Outcome};
 use crate::outfile;
 use ask::{Ask, Effort, Runs};
 use sheet::Sheet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// The five documents.
@@ -59,6 +59,7 @@ const LAST_SEED: u64 = u64::MAX - (1 << 32);
   flagstone reproduce S3 --seed 101       the same with other seeds
   flagstone reproduce --quick --check before.json    is any row worse than it was?
   flagstone reproduce --quick --leave-one-out FILE.md    what does each mechanism earn?
+  flagstone reproduce S1 --leave-one-out FILE.md --mechanism watched    one of them, in full runs of S1
 
 Exit codes: 0 done, whatever the figures say; 1 with --check, a row got worse; 2 a wrong call or a
 file that cannot be read or written;
@@ -87,8 +88,16 @@ pub struct Args {
     check: Option<PathBuf>,
     /// Leave mechanisms of the model out, one at a time, and write into F how many rows lie inside; F keeps
     /// what stands outside its marks
-    #[arg(long, value_name = "F", conflicts_with_all = ["seeds", "json", "html", "docs", "check"])]
+    #[arg(long, value_name = "F", conflicts_with_all = ["json", "html", "docs", "check"])]
     leave_one_out: Option<PathBuf>,
+    /// With --leave-one-out: only these mechanisms
+    #[arg(
+        long,
+        value_name = "NAME,..",
+        value_delimiter = ',',
+        requires = "leave_one_out"
+    )]
+    mechanism: Vec<String>,
     /// Simulate everything again instead of taking answers from the cache
     #[arg(long)]
     no_cache: bool,
@@ -124,7 +133,13 @@ pub fn run(args: &Args) -> Outcome {
     });
     let cache = (!args.no_cache).then(runner::cache_folder).flatten();
     if let Some(file) = &args.leave_one_out {
-        return leave_one_out(file, effort, args.seed, cache.as_deref());
+        outfile::writable("reproduce", file)?;
+        let asked = without::asked(&args.mechanism)
+            .map_err(|line| Failure::Usage(format!("reproduce: {line}")))?;
+        let table = without::table(&asked, &seeds, effort, args.seed, cache.as_deref());
+        let document = std::fs::read_to_string(file).unwrap_or_default();
+        outfile::write("reproduce", file, &without::placed(&document, &table))?;
+        return Ok(ExitCode::SUCCESS);
     }
     let asks = seeds.iter().flat_map(|seed| asks(seed, effort)).collect();
     let (runs, cost) = runner::run_until_precise(asks, args.seed, cache.as_deref());
@@ -164,15 +179,6 @@ pub fn run(args: &Args) -> Outcome {
         println!("{} runs simulated, {} from the cache", cost.made, cost.kept);
     }
     kept.map_or(Ok(ExitCode::SUCCESS), |kept| verdict(&kept.compare(&sheet)))
-}
-
-/// Writes the table of mechanisms into a file, or into its place in one.
-fn leave_one_out(file: &Path, effort: Effort, first: u64, cache: Option<&Path>) -> Outcome {
-    outfile::writable("reproduce", file)?;
-    let table = without::table(effort, first, cache);
-    let document = std::fs::read_to_string(file).unwrap_or_default();
-    outfile::write("reproduce", file, &without::placed(&document, &table))?;
-    Ok(ExitCode::SUCCESS)
 }
 
 /// Tells on stderr how a run compares with a kept one; a finding if a row got worse.
@@ -330,7 +336,7 @@ mod tests {
     #[test]
     fn the_markdown_has_one_title_and_every_table() {
         let sheet = computed();
-        let text = results::markdown(&sheet, true, Path::new("results.md"));
+        let text = results::markdown(&sheet, true, "results.md".as_ref());
         assert_eq!(
             text.lines().filter(|line| line.starts_with("# ")).count(),
             1

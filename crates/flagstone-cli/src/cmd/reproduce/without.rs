@@ -6,7 +6,7 @@
 use super::ask::{Ask, Effort};
 use super::score::Score;
 use super::sheet::Sheet;
-use super::{SEEDS, fill, runner};
+use super::{fill, runner};
 use flagstone_sim::Machine;
 use flagstone_sim::machine::Queueing;
 use std::fmt::Write;
@@ -145,10 +145,39 @@ impl Mechanism {
 /// Where the table begins and ends in a document that has other text too.
 const MARKS: [&str; 2] = ["<!-- leave-one-out -->", "<!-- end -->"];
 
-/// Runs everything once with all mechanisms and once without each, and writes the table.
-pub(super) fn table(effort: Effort, first: u64, cache: Option<&Path>) -> String {
-    let all = sheet(effort, first, cache, None);
-    let asks = asks(effort);
+/// The mechanisms of these names; all where there are none.
+///
+/// # Errors
+/// One line: a name that is not known.
+pub(super) fn asked(words: &[String]) -> Result<Vec<Mechanism>, String> {
+    if words.is_empty() {
+        return Ok(MECHANISMS.to_vec());
+    }
+    let known = |word: &String| {
+        let names = MECHANISMS.map(|known| known.name);
+        Mechanism::named(word).ok_or_else(|| {
+            let near = flagstone_lab::names::question(word, names);
+            format!(
+                "unknown mechanism `{word}`; {near}known: {}",
+                names.join(", ")
+            )
+        })
+    };
+    words.iter().map(known).collect()
+}
+
+/// Runs these documents once with all mechanisms and once without each of `mechanisms`, and writes the table.
+pub(super) fn table(
+    mechanisms: &[Mechanism],
+    seeds: &[&'static str],
+    effort: Effort,
+    first: u64,
+    cache: Option<&Path>,
+) -> String {
+    let sheet = |without| sheet(seeds, effort, first, cache, without);
+    let all = sheet(None);
+    let asks = asks(seeds, effort);
+    let of = |seed: &&'static str| format!("{} ({seed})", Score::of(&all, Some(seed)).cells);
     let mut text = format!(
         "Written by `flagstone reproduce --leave-one-out F`; not by hand. Model version {}, {}. Independent figures inside \
          their tolerance, of {}; nothing is fitted anew.\n\n| left out | then | {} | all | directions right |\n|---|---|{}--:|--:|\n",
@@ -157,14 +186,18 @@ pub(super) fn table(effort: Effort, first: u64, cache: Option<&Path>) -> String 
             Effort::Quick => "quick runs: one seed, short looks, not settled",
             Effort::Full => "full runs",
         },
-        SEEDS
-            .map(|seed| format!("{} ({seed})", Score::of(&all, Some(seed)).cells))
-            .join(", "),
-        SEEDS.join(" | "),
-        "--:|".repeat(SEEDS.len()),
+        seeds.iter().map(of).collect::<Vec<_>>().join(", "),
+        seeds.join(" | "),
+        "--:|".repeat(seeds.len()),
     );
-    line(&mut text, "nothing", "the model as it is", &all, &all);
-    for mechanism in MECHANISMS {
+    line(
+        &mut text,
+        seeds,
+        ["nothing", "the model as it is"],
+        &all,
+        &all,
+    );
+    for mechanism in mechanisms {
         let machine = |ask: &Ask| {
             ask.machine()
                 .ok()
@@ -173,22 +206,29 @@ pub(super) fn table(effort: Effort, first: u64, cache: Option<&Path>) -> String 
         if !asks.iter().any(|ask| machine(ask).is_some()) {
             continue;
         }
-        let without = sheet(effort, first, cache, Some(mechanism.name));
-        line(&mut text, mechanism.name, mechanism.without, &without, &all);
+        let words = [mechanism.name, mechanism.without];
+        line(&mut text, seeds, words, &sheet(Some(mechanism.name)), &all);
     }
     text
 }
 
-fn asks(effort: Effort) -> Vec<Ask> {
-    SEEDS
+fn asks(seeds: &[&str], effort: Effort) -> Vec<Ask> {
+    seeds
         .iter()
         .flat_map(|seed| super::asks(seed, effort))
         .collect()
 }
 
-fn sheet(effort: Effort, first: u64, cache: Option<&Path>, without: Option<&'static str>) -> Sheet {
+fn sheet(
+    seeds: &[&'static str],
+    effort: Effort,
+    first: u64,
+    cache: Option<&Path>,
+    without: Option<&'static str>,
+) -> Sheet {
     let of = |ask: Ask| Ask { without, ..ask };
-    let (runs, _) = runner::run(asks(effort).into_iter().map(of).collect(), first, cache);
+    let asks = asks(seeds, effort).into_iter().map(of).collect();
+    let (runs, _) = runner::run_until_precise(asks, first, cache);
     // Families look their runs up by the asks they made.
     let runs = runs.0.into_iter().map(|(ask, found)| {
         (
@@ -200,16 +240,16 @@ fn sheet(effort: Effort, first: u64, cache: Option<&Path>, without: Option<&'sta
         )
     });
     let runs = super::Runs(runs.collect());
-    let mut sheet = Sheet::new(&SEEDS);
-    for seed in SEEDS {
+    let mut sheet = Sheet::new(seeds);
+    for seed in seeds {
         fill(seed, &mut sheet, &runs, effort);
     }
     sheet
 }
 
-fn line(text: &mut String, name: &str, then: &str, sheet: &Sheet, all: &Sheet) {
-    let _ = write!(text, "| {name} | {then} |");
-    for seed in SEEDS.map(Some).into_iter().chain([None]) {
+fn line(text: &mut String, seeds: &[&str], words: [&str; 2], sheet: &Sheet, all: &Sheet) {
+    let _ = write!(text, "| {} |", words.join(" | "));
+    for seed in seeds.iter().map(|seed| Some(*seed)).chain([None]) {
         let (now, before) = (Score::of(sheet, seed).inside, Score::of(all, seed).inside);
         let change = now as i64 - before as i64;
         let _ = match change {
@@ -236,14 +276,14 @@ pub(super) fn placed(document: &str, table: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cmd::reproduce::Runs;
+    use crate::cmd::reproduce::{Runs, SEEDS};
     use std::collections::HashSet;
 
     #[test]
     fn every_mechanism_has_a_name_of_its_own_and_a_part_in_some_published_machine() {
         let names: HashSet<&str> = MECHANISMS.iter().map(|known| known.name).collect();
         assert_eq!(names.len(), MECHANISMS.len());
-        let machines: Vec<Machine> = asks(Effort::Quick)
+        let machines: Vec<Machine> = asks(&SEEDS, Effort::Quick)
             .iter()
             .map(|ask| ask.machine().unwrap())
             .collect();
@@ -263,7 +303,7 @@ mod tests {
 
     #[test]
     fn a_run_without_a_mechanism_is_another_run_only_where_the_machine_has_it() {
-        let ask = asks(Effort::Quick).remove(0).under("flagstone");
+        let ask = asks(&SEEDS, Effort::Quick).remove(0).under("flagstone");
         let without = |name| Ask {
             without: Some(name),
             ..ask.clone()
@@ -290,7 +330,36 @@ mod tests {
             fill(seed, &mut sheet, &Runs::default(), Effort::Quick);
         }
         let mut text = String::new();
-        line(&mut text, "x", "y", &sheet, &Sheet::new(&SEEDS));
+        line(&mut text, &SEEDS, ["x", "y"], &sheet, &Sheet::new(&SEEDS));
         assert!(text.contains("(+") && text.lines().count() == 1, "{text}");
+    }
+
+    #[test]
+    fn mechanisms_are_asked_for_by_name_and_an_unknown_one_is_told_with_the_nearest() {
+        let names = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            asked(&words).map(|found| found.iter().map(|one| one.name).collect::<Vec<_>>())
+        };
+        assert_eq!(names(&[]).unwrap().len(), MECHANISMS.len());
+        assert_eq!(names(&["wake", "memory"]).unwrap(), ["wake", "memory"]);
+        let line = names(&["wake", "hand-off"]).unwrap_err();
+        assert!(line.contains("did you mean 'handoff'?"), "{line}");
+    }
+
+    #[test]
+    fn a_table_of_one_document_and_one_mechanism_has_their_columns_and_lines() {
+        let folder = tempfile::tempdir().unwrap();
+        let watched = asked(&["watched".into()]).unwrap();
+        let text = table(&watched, &["S1"], Effort::Quick, 1, Some(folder.path()));
+        let lines: Vec<&str> = text.lines().skip(2).collect();
+        assert_eq!(
+            lines[0],
+            "| left out | then | S1 | all | directions right |"
+        );
+        assert!(lines[2].starts_with("| nothing |"), "{text}");
+        assert!(
+            lines[3].starts_with("| watched |") && lines.len() == 4,
+            "{text}"
+        );
     }
 }

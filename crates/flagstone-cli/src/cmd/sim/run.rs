@@ -68,7 +68,7 @@ pub struct RunOptions {
     /// Look for 16 to 32 ms of virtual time instead of 64 to 512
     #[arg(long)]
     quick: bool,
-    /// Look once, for so long: 5ms
+    /// Look once, for so long: 5ms; or until it settles, from the first length to the last: 64..128ms
     #[arg(long, value_name = "MS", conflicts_with = "quick")]
     window: Option<String>,
     #[command(flatten)]
