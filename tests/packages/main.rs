@@ -1,6 +1,7 @@
 //! Packages as their users get them: built, installed into a clean place, and used from there.
 
 mod debian;
+mod image;
 mod nix;
 mod wheel;
 

@@ -89,7 +89,7 @@ const TOOLS: &[(&str, &str)] = &[
     ),
     (
         "FLAGSTONE_TESTS_IMAGE",
-        "tests: build the image of `Dockerfile` by buildah and run it",
+        "tests: 1 builds the image of `Dockerfile` by buildah and runs it, a name runs that image",
     ),
     (
         "FLAGSTONE_TESTS_KERNEL",
