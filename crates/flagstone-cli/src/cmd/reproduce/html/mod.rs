@@ -69,7 +69,7 @@ pub(super) fn page(sheet: &Sheet, quick: bool) -> String {
         "Flagstone: five published trade-offs",
         "Five published trade-offs, regenerated",
     );
-    let _ = write!(page, "<p class='sum'>{}</p>", escape(&sheet.headline()));
+    let _ = write!(page, "<p class='sum'>{}.</p>", escape(&sheet.headline()));
     page.push_str(
         "<p>Figures called simulated come from the allocator itself on virtual CPUs in virtual time; \
          what was measured on real threads stands under its own \
