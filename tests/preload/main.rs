@@ -3,6 +3,7 @@
 
 mod conditions;
 mod confined;
+mod drift;
 mod footprint;
 mod languages;
 mod launcher;

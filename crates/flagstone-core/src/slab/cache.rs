@@ -10,6 +10,7 @@
 //! how sheaves and barns grow (`sizing.rs`).
 
 use super::geometry::Geometry;
+use super::sparse::Sparse;
 use super::tallies::SheafSizing;
 use crate::base::CacheId;
 use crate::policy::Engine;
@@ -81,6 +82,7 @@ pub struct Cache {
     pub(crate) id: CacheId,
     pub(crate) geometry: Geometry,
     pub(crate) sizing: SheafSizing,
+    pub(crate) sparse: Sparse,
     pub(crate) engine: Engine,
     pub(crate) room: EngineRoom,
     pub(crate) ctor: Option<Constructor>,
@@ -167,6 +169,7 @@ impl Cache {
             id: making.id,
             geometry: making.geometry,
             sizing,
+            sparse: Sparse::default(),
             engine: making.engine,
             room: making.room,
             ctor: request.ctor,

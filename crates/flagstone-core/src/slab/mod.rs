@@ -38,6 +38,7 @@ mod sizing;
 #[expect(clippy::module_inception, reason = "the slab of the slab layer")]
 mod slab;
 mod slabs;
+mod sparse;
 mod state;
 mod suspect;
 mod sweep;

@@ -184,6 +184,16 @@ impl PartialList {
         slab.mark(flag::ON_LIST, false);
     }
 
+    /// The slab at that end.
+    #[inline]
+    #[must_use]
+    pub fn at(&self, end: End) -> Pfn {
+        match end {
+            End::Head => self.head,
+            End::Tail => self.tail,
+        }
+    }
+
     /// The slab takers take first.
     #[inline]
     #[must_use]

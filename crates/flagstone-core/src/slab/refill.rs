@@ -64,7 +64,7 @@ impl<P: Engines> Slabs<P> {
             kept += 1;
         }
         if kept > 0 {
-            self.put_back(cache, node, &isolated[..kept], End::Head);
+            self.put_back(cache, node, &isolated[..kept], cache.sparse.end());
         }
         gained
     }
@@ -83,7 +83,7 @@ impl<P: Engines> Slabs<P> {
         P::touch(Line::Node, node.address(), Access::Write);
         let (mut found, mut free) = (0, 0);
         while free < want && found < ISOLATED_MAX && list.head().is_some() {
-            let pfn = list.head();
+            let pfn = list.at(cache.sparse.end());
             // SAFETY: as in `refill_from_list`.
             let slab = unsafe { Slab::at(self, cache, pfn) };
             P::touch(

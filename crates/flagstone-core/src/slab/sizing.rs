@@ -162,6 +162,9 @@ impl<P: Engines> Slabs<P> {
     pub(crate) fn note_visit(&self, cache: &Cache, node: &Node, served: Served) {
         let sizing = &cache.sizing;
         note_cpu(&sizing.seen, P::current_cpu());
+        if cache.sparse.is_on() {
+            return;
+        }
         let misses = sizing.misses.load(Relaxed) + 1;
         sizing.misses.store(misses, Relaxed);
         if misses == 1 {
@@ -192,6 +195,14 @@ impl<P: Engines> Slabs<P> {
             return Limits {
                 full: sizing.barn_full.load(Relaxed),
                 objects: u32::MAX,
+                empty,
+            };
+        }
+        if cache.sparse.is_on() {
+            let (full, objects) = (0, 0);
+            return Limits {
+                full,
+                objects,
                 empty,
             };
         }
@@ -256,6 +267,8 @@ impl<P: Engines> Slabs<P> {
 
     /// Estimates what is idle in slabs, and what caches in use hold beside their barns, for the budget: one sheaf within the
     /// quiet limit for each CPU that came by, since of two about half is free, and the empty slabs.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn estimate_sheaves(&self) {
         let of = |cache: &Cache| {
             let (target, quiet) = (cache.sheaf_capacity(), cache.sizing.max.load(Relaxed));
@@ -266,7 +279,19 @@ impl<P: Engines> Slabs<P> {
         };
         let bytes = self.live_caches().map(of).sum();
         self.pages().budget().set_sheaves(bytes);
-        let idle = self.idle_of(|_| true);
+        let (now, used) = (P::now(), self.used_bytes());
+        let of = |cache: &Cache| {
+            let course = self.course(cache);
+            let follows = cache.sizing.barn_bytes.load(Relaxed) != 0;
+            if follows && cache.sparse.follow(now, used, &course) {
+                cache.shrink_sizing();
+                let nodes = (0..self.node_count()).map(|node| self.node(cache.id(), NodeId(node)));
+                nodes.for_each(|node| self.empty_barn(cache, node));
+            }
+            course.idle
+        };
+        let idle: usize = self.live_caches().map(of).sum();
+        let idle = idle.saturating_sub(self.pages().holes().bytes(P::page_size()));
         self.sweeps.idle_bytes.store(idle, Relaxed);
     }
 
@@ -289,7 +314,7 @@ impl<P: Engines> Slabs<P> {
     pub(crate) fn note_refill(&self, cache: &Cache, node: &Node) {
         let sizing = &cache.sizing;
         let bytes = sizing.barn_bytes.load(Relaxed);
-        if bytes == 0 {
+        if bytes == 0 || cache.sparse.is_on() {
             return;
         }
         let flushes = node.flushes.load(Relaxed);

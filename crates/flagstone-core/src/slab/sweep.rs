@@ -25,6 +25,7 @@ use super::geometry::LINKS_MAX;
 use super::node::{End, Node};
 use super::slab::Slab;
 use super::slabs::{SHEAF_CACHES, Slabs};
+use super::sparse::Course;
 use super::state::NO_OBJECT;
 use crate::base::{NodeId, PageCount, Pfn};
 use crate::page::flag;
@@ -64,16 +65,27 @@ impl<P: Engines> Slabs<P> {
 
     /// Bytes of slabs of these caches in which no object that is out lies, less what was given back.
     pub(crate) fn idle_of(&self, of: impl Fn(&Cache) -> bool) -> usize {
-        let mut idle = 0;
-        for cache in self.live_caches().filter(|cache| of(cache)) {
-            let slabs: u32 = (0..self.node_count())
-                .map(|node| self.node(cache.id(), NodeId(node)).slabs.load(Relaxed))
-                .sum();
-            let held = slabs as usize * cache.geometry().slab_bytes();
-            let out = cache.out.load(Relaxed) as usize * cache.geometry().size();
-            idle += held.saturating_sub(out);
-        }
+        let caches = self.live_caches().filter(|cache| of(cache));
+        let idle: usize = caches.map(|cache| self.course(cache).idle).sum();
         idle.saturating_sub(self.pages().holes().bytes(P::page_size()))
+    }
+
+    /// What is idle and out of one cache, holes included.
+    pub(crate) fn course(&self, cache: &Cache) -> Course {
+        let nodes = (0..self.node_count()).map(|node| self.node(cache.id(), NodeId(node)));
+        let (slabs, flushes) = nodes.fold((0, 0), |(slabs, flushes), node| {
+            let more = node.slabs.load(Relaxed) as usize;
+            (slabs + more, flushes + node.flushes.load(Relaxed))
+        });
+        let out = cache.out.load(Relaxed);
+        let out_bytes = out as usize * cache.geometry().size();
+        Course {
+            idle: (slabs * cache.geometry().slab_bytes()).saturating_sub(out_bytes),
+            out,
+            out_bytes,
+            flushes,
+            sheaf: u64::from(cache.sheaf_capacity()),
+        }
     }
 
     /// Gives back every page of partial slabs on which nothing lives; answers how many slabs it
