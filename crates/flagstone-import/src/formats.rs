@@ -4,9 +4,9 @@
 //!   name: kmem_cache_free
 //!   ID: 656
 //!   format:
-//!   	field:unsigned short common_type;	offset:0;	size:2;	signed:0;
-//!   	field:const void * ptr;	offset:16;	size:8;	signed:0;
-//!   	field:__data_loc char[] name;	offset:24;	size:4;	signed:0;
+//!     field:unsigned short common_type; offset:0; size:2; signed:0;
+//!     field:const void * ptr; offset:16; size:8; signed:0;
+//!     field:__data_loc char[] name; offset:24; size:4; signed:0;
 //! ```
 //!
 //! A record begins with its format's number. Fields are found by name, so kernels that add, move or widen

@@ -308,7 +308,7 @@ fn image_bytes(headers: &[u8]) -> Option<usize> {
             last = last.max(start.checked_add(field(segment + 40, 8)?)?);
         }
     }
-    Some(last.checked_next_multiple_of(4096)?.checked_sub(first)?)
+    last.checked_next_multiple_of(4096)?.checked_sub(first)
 }
 
 /// The calling thread's stack, if the C library tells.

@@ -1,7 +1,7 @@
 //! Building a heap in place, once, whoever comes first (stage.rs).
 
 use super::class::usable_classes;
-use super::falls::{DEEP, EMPTY};
+use super::falls::{DEEP, EMPTY, Falls};
 use super::forking::Forking;
 use super::gate::Gate;
 use super::heap::Heap;
@@ -110,8 +110,8 @@ impl<P: Engines> Heap<P> {
             (&raw mut (*ready).huge).write(Lock::new(LockKind::Heap, HugeTable::new()));
             (&raw mut (*ready).class_max).write(0);
             (&raw mut (*ready).upkeep_due).write(AtomicUsize::new(0));
-            (&raw mut (*ready).deep).write(DEEP);
-            (&raw mut (*ready).empty).write(EMPTY);
+            (&raw mut (*ready).deep).write(Falls::new(DEEP));
+            (&raw mut (*ready).empty).write(Falls::new(EMPTY));
             (&raw mut (*ready).watched).write(AtomicBool::new(false));
             (&raw mut (*ready).forking).write(Forking::new());
             (&raw mut (*ready).strays).write(Strays::new());

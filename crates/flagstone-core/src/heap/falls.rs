@@ -19,13 +19,13 @@ pub(super) const HELD_NS: u64 = 170_000_000;
 /// The same for all that is above the bound, whatever it costs: a service that held it for a second is no swing.
 pub(super) const HELD_LONG_NS: u64 = 1_000_000_000;
 
-/// A fall after which all caches shrink, and free pages go: by half. Why half: a heap that swings by less soon needs
-/// them again; at an eighth a Python program took a sixth more faults. Why half a MiB: redis ends 2 MiB above its start.
-pub(super) const DEEP: Falls = Falls::new(4, 512 << 10);
+/// Eighths of the peak, and bytes, of a fall after which all caches shrink, and free pages go. Why half: a heap that swings
+/// by less soon needs them again; at an eighth Python took a sixth more faults. Half a MiB: redis ends 2 MiB above its start.
+pub(super) const DEEP: (usize, usize) = (4, 512 << 10);
 
 /// A fall of what is out of slabs after which the same is done: by seven eighths. Cached objects that pin whole slabs hide
 /// it from the others. Why not half: eight threads that free in rounds took a third more faults.
-pub(super) const EMPTY: Falls = Falls::new(7, 1 << 20);
+pub(super) const EMPTY: (usize, usize) = (7, 1 << 20);
 
 /// What is remembered of one kind of fall. Racy on purpose.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ pub(super) enum Course {
 }
 
 impl Falls {
-    pub(super) const fn new(eighths: usize, bytes_min: usize) -> Self {
+    pub(super) const fn new((eighths, bytes_min): (usize, usize)) -> Self {
         Self {
             eighths,
             bytes_min,
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_heap_that_shrinks_steadily_falls_again_and_again() {
-        let falls = Falls::new(1, 4 * MIB);
+        let falls = Falls::new((1, 4 * MIB));
         let found = (10..=100)
             .rev()
             .filter(|mib| falls.follow(mib * MIB, || true) == Course::Fell)
@@ -118,14 +118,14 @@ mod tests {
 
     #[test]
     fn small_falls_are_none() {
-        let falls = Falls::new(4, 4 * MIB);
+        let falls = Falls::new((4, 4 * MIB));
         let found = [7, 4, 3].map(|mib| falls.follow(mib * MIB, || true));
         assert_eq!(found, [Course::Level, Course::Level, Course::Fell]);
     }
 
     #[test]
     fn a_fall_that_cannot_be_paid_for_waits_until_it_can() {
-        let falls = Falls::new(4, 4 * MIB);
+        let falls = Falls::new((4, 4 * MIB));
         falls.follow(80 * MIB, || true);
         let found = [false, true, true].map(|affords| falls.follow(10 * MIB, || affords));
         assert_eq!(found, [Course::Level, Course::Fell, Course::Level]);
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn memory_was_held_a_sixth_of_a_second_after_the_heap_last_doubled() {
-        let falls = Falls::new(4, MIB);
+        let falls = Falls::new((4, MIB));
         let held = |mib: usize, ms: u64| falls.held_ns(mib * MIB, ms * 1_000_000) >= HELD_NS;
         assert!(!held(40, 1000));
         assert!(!held(70, 1160), "less than doubled, but too soon");
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_fall_was_a_mistake_once_when_the_heap_grows_again() {
-        let falls = Falls::new(4, 4 * MIB);
+        let falls = Falls::new((4, 4 * MIB));
         let course = [80, 10, 13, 15, 16, 80].map(|mib| falls.follow(mib * MIB, || true));
         use Course::{Fell, Level, Rose};
         assert_eq!(course, [Level, Fell, Level, Rose, Level, Level]);

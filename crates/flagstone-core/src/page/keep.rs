@@ -29,7 +29,7 @@ impl Keep {
             fallen: false,
             low: 0,
             given: 0,
-            lately: Lately::new(),
+            lately: Lately::NOTHING,
         }
     }
 

@@ -12,11 +12,10 @@ pub struct Lately {
 
 impl Lately {
     /// Nothing noted yet.
-    #[must_use]
-    pub const fn new() -> Self {
-        let (peaks, since) = ([0; 2], 0);
-        Self { peaks, since }
-    }
+    pub const NOTHING: Self = Self {
+        peaks: [0; 2],
+        since: 0,
+    };
 
     /// Notes what is in use.
     #[inline]

@@ -167,13 +167,13 @@ fn step(area: &Area, frame: &Frame, memory: &mut Memory) -> Option<Frame> {
         return rule.apply(frame, memory);
     }
     match table::row_at(tables, inside) {
-        table::Found::Row(row) => {
+        Some(row) => {
             if let Some(rule) = rules::Simple::of(&row) {
                 area.rules.put(inside, tables, rule);
             }
             by_row(&row, frame, memory)
         }
-        table::Found::Nothing => by_frame_pointer(frame, memory),
+        None => by_frame_pointer(frame, memory),
     }
 }
 

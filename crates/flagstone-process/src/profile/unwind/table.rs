@@ -15,20 +15,9 @@ const FROM_HEADER: u8 = 0x3B;
 /// Four bytes without a sign.
 const COUNT: u8 = 0x03;
 
-/// What the tables say of an address.
-pub enum Found {
-    /// How its caller is found.
-    Row(Row),
-    /// Nothing.
-    Nothing,
-}
-
-/// The row of `address` in the tables whose header lies at `header`.
-pub fn row_at(header: usize, address: u64) -> Found {
-    match fde_of(header, address).and_then(|fde| row_of(fde, address)) {
-        Some(row) => Found::Row(row),
-        None => Found::Nothing,
-    }
+/// The row of `address` in the tables whose header lies at `header`: how its caller is found.
+pub fn row_at(header: usize, address: u64) -> Option<Row> {
+    fde_of(header, address).and_then(|fde| row_of(fde, address))
 }
 
 /// Where the FDE is that may hold `address`.
