@@ -61,7 +61,12 @@ const CRATES: [(&str, &[&str], bool); 13] = [
     ),
     (
         "flagstone-lab",
-        &["flagstone-core", "flagstone-sim", "flagstone-trace"],
+        &[
+            "flagstone-core",
+            "flagstone-kernels",
+            "flagstone-sim",
+            "flagstone-trace",
+        ],
         true,
     ),
     ("flagstone-trace", &[], true),

@@ -5,7 +5,8 @@
 
 use crate::source::line_of;
 use crate::tree::{Finding, Tree};
-use flagstone_core::policy::{BASES, FlagstoneLimits, KEYS, MODIFIERS, Policy};
+use flagstone_core::policy::{FlagstoneLimits, KEYS, Policy};
+use flagstone_kernels::{BASES, MODIFIERS};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 

@@ -4,6 +4,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use flagstone_cli::cmd::plan::rows::{Machine, NamedPolicy, Object, Row, row};
 use flagstone_core::base::PageSize;
 use flagstone_core::policy::{Cpus, Policy};
+use flagstone_kernels::Named;
 use std::hint::black_box;
 
 const NAMES: [&str; 12] = [

@@ -100,9 +100,9 @@ fn the_stride_follows_from_object_size_alignment_and_flags_for_every_cache() {
         spec.poison = row.flags.contains('P');
         spec.store_user = row.flags.contains('U');
         spec.kmalloc = row.cache.contains("kmalloc-");
-        let inside = KernelCache::named(row.cache).free_pointer_inside;
+        let inside = KernelCache::named(row.cache).has_free_pointer_inside(&policy.layout);
         let is_6_12 = boot.kernel.starts_with("6.12.");
-        if inside.is_some_and(|since| policy.layout >= since) && !is_6_12 {
+        if inside && !is_6_12 {
             spec.free_pointer_offset = Some(0);
         }
         (policy.layout(&spec).size, row.size)

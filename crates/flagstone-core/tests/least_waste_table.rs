@@ -9,6 +9,7 @@
 mod ground_truth;
 
 use flagstone_core::policy::{Cpus, Policy, Population, estimated_live};
+use flagstone_kernels::Named;
 use ground_truth::{Boot, CacheRow, boots, caches};
 
 /// How the objects of a capture may be read, and laid out.

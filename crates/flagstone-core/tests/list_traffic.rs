@@ -22,6 +22,7 @@ mod ground_truth;
 
 use flagstone_core::base::PageSize;
 use flagstone_core::policy::{Cpus, Policy, Population, SlabShape, estimated_live};
+use flagstone_kernels::Named;
 use ground_truth::{CacheRow, boots, caches};
 use std::collections::VecDeque;
 

@@ -67,6 +67,7 @@ pub fn cpu_partial(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::Named;
 
     #[test]
     fn objects_become_half_full_slabs() {

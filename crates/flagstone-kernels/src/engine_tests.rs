@@ -2,6 +2,7 @@
 //! kernel version.
 
 use crate::Kernels;
+use crate::policy::Named;
 use flagstone_core::base::{CacheId, CpuId, PageSize};
 use flagstone_core::page::{PageConfig, Retention};
 use flagstone_core::platform::testing::{Setup, TestingWith, World};

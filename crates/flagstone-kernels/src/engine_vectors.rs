@@ -4,6 +4,7 @@ use crate::array_cache::array_fill as fill;
 use crate::cpu_slab::WithLock;
 use crate::engine_tests::*;
 use crate::host::Host;
+use crate::policy::Named;
 use crate::rules;
 use crate::{EngineCounts, Kernels, counts};
 use flagstone_core::base::{CpuId, NodeId, Pfn};

@@ -6,6 +6,17 @@
 
 use flagstone_core::policy::{LayoutRule, SheafRule};
 
+/// Where the free pointer of a kernel cache may lie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FreePointer {
+    /// Where the cache's flags put it.
+    BySpec,
+    /// Inside, where the layout lets caches with RCU readers say so.
+    InsideRcu,
+    /// Inside, where it lets caches with a constructor say so too.
+    InsideCtor,
+}
+
 /// What is special about one kernel cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KernelCache {
@@ -15,9 +26,9 @@ pub struct KernelCache {
     pub sheaf_requested: u32,
     /// Made before sheaves exist, so it never gets any.
     pub before_sheaves: bool,
-    /// From this layout on its free pointer has a place inside the object although the cache has
-    /// a constructor or RCU readers.
-    pub free_pointer_inside: Option<LayoutRule>,
+    /// Whether its free pointer has a place inside the object although the cache has RCU readers, or also a
+    /// constructor: under layouts that allow it.
+    pub free_pointer: FreePointer,
 }
 
 const fn plain(name: &'static str) -> KernelCache {
@@ -25,7 +36,7 @@ const fn plain(name: &'static str) -> KernelCache {
         name,
         sheaf_requested: 0,
         before_sheaves: false,
-        free_pointer_inside: None,
+        free_pointer: FreePointer::BySpec,
     }
 }
 
@@ -38,7 +49,7 @@ pub const KERNEL_CACHES: &[KernelCache] = &[
     // 6.12 itself still keeps the pointer outside; 6.16 and later do not.
     KernelCache {
         sheaf_requested: 32,
-        free_pointer_inside: Some(LayoutRule::V2024),
+        free_pointer: FreePointer::InsideRcu,
         ..plain("vm_area_struct")
     },
     KernelCache {
@@ -50,15 +61,15 @@ pub const KERNEL_CACHES: &[KernelCache] = &[
         ..plain("kmem_cache_node")
     },
     KernelCache {
-        free_pointer_inside: Some(LayoutRule::V2026),
+        free_pointer: FreePointer::InsideCtor,
         ..plain("TCP")
     },
     KernelCache {
-        free_pointer_inside: Some(LayoutRule::V2026),
+        free_pointer: FreePointer::InsideCtor,
         ..plain("TCPv6")
     },
     KernelCache {
-        free_pointer_inside: Some(LayoutRule::V2026),
+        free_pointer: FreePointer::InsideCtor,
         ..plain("ext4_inode_cache")
     },
 ];
@@ -74,13 +85,23 @@ impl KernelCache {
             .unwrap_or(plain(""))
     }
 
+    /// Whether the free pointer has a place inside the object under `layout`.
+    #[must_use]
+    pub const fn has_free_pointer_inside(&self, layout: &LayoutRule) -> bool {
+        match self.free_pointer {
+            FreePointer::BySpec => false,
+            FreePointer::InsideRcu => layout.rcu_offset,
+            FreePointer::InsideCtor => layout.ctor_offset,
+        }
+    }
+
     /// The sheaf capacity of this cache under `rule`, given what its size alone would get.
     #[must_use]
     pub fn sheaf_capacity(&self, rule: SheafRule, by_size: u32) -> u32 {
         match rule {
-            SheafRule::OptIn | SheafRule::All if self.before_sheaves => 0,
+            SheafRule::OptIn | SheafRule::BySize(_) if self.before_sheaves => 0,
             SheafRule::OptIn => self.sheaf_requested,
-            SheafRule::All => by_size.max(self.sheaf_requested),
+            SheafRule::BySize(_) => by_size.max(self.sheaf_requested),
             SheafRule::None | SheafRule::Bytes => by_size,
         }
     }

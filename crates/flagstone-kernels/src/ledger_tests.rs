@@ -1,6 +1,7 @@
 //! The byte ledger of a heap that these engines serve closes: every resident page is on some line.
 
 use crate::Kernels;
+use crate::policy::Named;
 use core::ptr::NonNull;
 use flagstone_core::base::PageCount;
 use flagstone_core::heap::{Heap, HeapConfig};

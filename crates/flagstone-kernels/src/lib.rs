@@ -11,6 +11,7 @@
 //!   tally         what their slow paths did
 //!   check         their invariants, for `flagstone_core::verify`
 //!   ─────────────────────────────────────────────────────────────────────────
+//!   policy         the policies of kernels by name, and their rules
 //!   kernel_caches  what a few of the kernels' own caches ask for
 //! ```
 //!
@@ -28,6 +29,7 @@ mod cpu_partial;
 mod cpu_slab;
 mod host;
 mod kernel_caches;
+pub mod policy;
 mod rules;
 mod sheaves;
 mod tally;
@@ -45,7 +47,8 @@ mod sheaves_tests;
 
 pub use cpu_partial::{CpuPartial, cpu_partial};
 pub use host::{Kernels, counts};
-pub use kernel_caches::{KERNEL_CACHES, KernelCache};
+pub use kernel_caches::{FreePointer, KERNEL_CACHES, KernelCache};
+pub use policy::{BASES, MODIFIERS, NameError, Named};
 pub use sheaves::prefill::{Prefilled, give_back, prefill};
 pub use sheaves::rcu::{Deferral, after_grace, free_rcu};
 pub use tally::EngineCounts;

@@ -1,6 +1,7 @@
 //! Names as people write them: workloads, machines, policies and knobs, with "did you mean".
 
-use flagstone_core::policy::{BASES, KEYS, MODIFIERS, Policy, SetProblem};
+use flagstone_core::policy::{KEYS, Policy, SetProblem};
+use flagstone_kernels::{BASES, MODIFIERS, Named};
 use flagstone_sim::machine::{self, Machine};
 use flagstone_sim::workload::{WORKLOADS, Workload};
 use std::path::Path;

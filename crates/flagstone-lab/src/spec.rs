@@ -11,6 +11,7 @@
 use crate::names;
 use crate::tape::Recorded;
 use flagstone_core::policy::{Engine, KEYS, Policy};
+use flagstone_kernels::Named;
 use flagstone_sim::costs::MS;
 use flagstone_sim::scenario::NamedPolicy;
 use flagstone_sim::window::Plan;

@@ -8,6 +8,7 @@ use flagstone_core::policy::Policy;
 use flagstone_core::slab::{CacheRequest, Slabs};
 use flagstone_core::verify;
 use flagstone_kernels::Kernels;
+use flagstone_kernels::Named;
 use flagstone_linux::LinuxWith;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;

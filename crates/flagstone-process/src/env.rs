@@ -180,8 +180,8 @@ fn named_policy() -> Option<Policy> {
 }
 
 #[cfg(feature = "kernels")]
-fn parse(name: &str) -> Result<Policy, flagstone_core::policy::NameError<'_>> {
-    Policy::parse(name)
+fn parse(name: &str) -> Result<Policy, flagstone_kernels::NameError<'_>> {
+    <Policy as flagstone_kernels::Named>::parse(name)
 }
 
 /// The policies of kernels are not in this library: neither their engines nor their names.

@@ -17,6 +17,7 @@ use crate::window::{Plan, Settled, run_steady};
 use crate::workload::{Env, Kind, Params, Workload};
 use core::cell::RefCell;
 use flagstone_core::policy::Policy;
+use flagstone_kernels::Named;
 
 /// Tasks never start in step: each begins at random within this time.
 const STAGGER: Ps = 5 * crate::costs::US;

@@ -4,7 +4,7 @@
 //! was meant, note the new one and bump `MODEL_VERSION`; if nothing of the kind was changed, something of the host (an
 //! address, the order of a hash table, a library's float) has found its way into a run.
 
-use flagstone_core::policy::BASES;
+use flagstone_kernels::BASES;
 use flagstone_sim::machine::Machine;
 use flagstone_sim::scenario::{NamedPolicy, Scenario};
 use flagstone_sim::window::Plan;

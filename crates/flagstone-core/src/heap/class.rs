@@ -99,8 +99,8 @@ mod tests {
 
     #[test]
     fn every_request_gets_the_smallest_class_that_holds_it() {
-        for name in ["flagstone", "linux-7.0", "linux-2.6.24"] {
-            let (table, classes) = filled(&Policy::parse(name).expect("known"));
+        for name in crate::policy::for_tests::SHEAVES {
+            let (table, classes) = filled(&crate::policy::for_tests::named(name));
             let largest = *classes.last().expect("some");
             for size in 0..=largest {
                 // SAFETY: no class is above TABLE_MAX.

@@ -169,7 +169,7 @@ impl Program {
     }
 }
 
-const POLICIES: [&str; 3] = ["flagstone", "linux-7.0", "linux-6.18"];
+use crate::policy::for_tests::SHEAVES as POLICIES;
 
 #[test]
 fn programs_whose_data_are_marks_live_and_end_sound() {

@@ -2,7 +2,6 @@
 
 use crate::heap::{Heap, HeapConfig};
 use crate::platform::testing::{Setup, Testing, World};
-use crate::policy::Policy;
 use std::boxed::Box;
 use std::sync::Arc;
 
@@ -14,7 +13,7 @@ pub(crate) fn heap_in(policy: &str, setup: Setup) -> (Arc<World>, Box<Heap<Testi
     let world = World::enter_new(setup);
     let heap = Box::new(Heap::new());
     let config = HeapConfig {
-        policy: Policy::parse(policy).expect("a known policy"),
+        policy: crate::policy::for_tests::named(policy),
         span_bytes: SPAN_BYTES,
     };
     heap.init(&config).expect("memory for the tables");

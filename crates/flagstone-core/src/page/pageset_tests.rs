@@ -4,7 +4,8 @@ use super::allocator::tests::{Pages, built};
 use crate::base::{CpuId, NodeId, Order, PageCount, Pfn};
 use crate::page::{PageConfig, Retention, TICK_NS};
 use crate::platform::testing::{Setup, World};
-use crate::policy::Policy;
+use crate::policy::for_tests::{named, plain};
+use crate::policy::{PcpRule, Policy, UNCAPPED};
 use crate::verify::check_pages;
 use std::boxed::Box;
 use std::sync::Arc;
@@ -12,8 +13,7 @@ use std::vec::Vec;
 
 const NODE: NodeId = NodeId(0);
 
-fn with(policy: &str, high_min: u32, high_max: u32) -> (Arc<World>, Box<Pages>) {
-    let mut policy = Policy::parse(policy).expect("a preset");
+fn with(mut policy: Policy, high_min: u32, high_max: u32) -> (Arc<World>, Box<Pages>) {
     policy.pcp_batch_set = Some(63);
     policy.pcp_high_min_set = Some(high_min);
     policy.pcp_high_max_set = Some(high_max);
@@ -30,6 +30,15 @@ fn with(policy: &str, high_min: u32, high_max: u32) -> (Arc<World>, Box<Pages>) 
         },
         &config,
     )
+}
+
+/// Pagesets of 6.1.
+fn before_the_series() -> Policy {
+    Policy {
+        pcp_rule: PcpRule::V6_1,
+        pcp_batch_scale_max: UNCAPPED,
+        ..plain()
+    }
 }
 
 fn take(pages: &Pages, blocks: usize, order: Order) -> Vec<Pfn> {
@@ -73,18 +82,18 @@ fn drains(world: &World, pages: &Pages, frees: usize) -> Vec<(usize, u64)> {
 
 #[test]
 fn consecutive_allocations_fetch_twice_as_many_each_time() {
-    let (_world, pages) = with("linux-6.7", 5898, 61440);
+    let (_world, pages) = with(plain(), 5898, 61440);
     assert_eq!(
         refills(&pages, 6100),
         [63, 126, 252, 504, 1008, 2016, 2016, 2016]
     );
-    let (_world, small) = with("linux-6.7", 252, 491);
+    let (_world, small) = with(plain(), 252, 491);
     assert_eq!(refills(&small, 1000), [63, 126, 252, 428, 428]);
 }
 
 #[test]
 fn flagstone_parks_an_eighth_of_what_the_cpu_took() {
-    let (_world, pages) = with("flagstone", 252, 491);
+    let (_world, pages) = with(Policy::default(), 252, 491);
     let sizes = refills(&pages, 1000);
     let mut taken = 0;
     for size in &sizes {
@@ -96,7 +105,7 @@ fn flagstone_parks_an_eighth_of_what_the_cpu_took() {
 
 #[test]
 fn pages_of_others_that_a_cpu_put_back_do_not_make_its_refills_small() {
-    let (world, pages) = with("flagstone", 252, 491);
+    let (world, pages) = with(Policy::default(), 252, 491);
     assert!(!drains(&world, &pages, 3000).is_empty());
     let sizes = refills(&pages, 2000);
     assert!(sizes.iter().any(|size| *size >= 63), "{sizes:?}");
@@ -104,20 +113,20 @@ fn pages_of_others_that_a_cpu_put_back_do_not_make_its_refills_small() {
 
 #[test]
 fn consecutive_frees_drain_as_the_rule_of_6_7_says() {
-    let (world, pages) = with("linux-6.7", 5898, 61440);
+    let (world, pages) = with(plain(), 5898, 61440);
     assert_eq!(
         drains(&world, &pages, 10_000),
         [(5898, 2016), (7914, 2016), (9930, 2016)]
     );
     assert_eq!(check_pages(&pages), Ok(()));
-    let (world, small) = with("linux-6.7", 252, 491);
+    let (world, small) = with(plain(), 252, 491);
     let expected = [(252, 189), (504, 252), (932, 428), (1360, 428)];
     assert_eq!(drains(&world, &small, 1500), expected);
 }
 
 #[test]
 fn the_pageset_before_the_series_doubles_its_drains() {
-    let (world, pages) = with("linux-6.1", 5898, 5898);
+    let (world, pages) = with(before_the_series(), 5898, 5898);
     let expected = [
         (5898, 63),
         (5961, 126),
@@ -131,7 +140,7 @@ fn the_pageset_before_the_series_doubles_its_drains() {
 
 #[test]
 fn consecutive_high_order_frees_empty_the_pageset_and_are_counted() {
-    let (world, pages) = with("linux-6.7", 5898, 61440);
+    let (world, pages) = with(plain(), 5898, 61440);
     let order = Order::COSTLY;
     world.run_on(CpuId(1));
     let held = take(&pages, 40, order);
@@ -147,8 +156,8 @@ fn consecutive_high_order_frees_empty_the_pageset_and_are_counted() {
 
 #[test]
 fn what_long_blocks_were_cut_into_is_joined_again_wherever_and_in_whatever_order_it_is_freed() {
-    for policy in ["flagstone", "linux-7.0"] {
-        let (world, pages) = with(policy, 200, 400);
+    for policy in ["flagstone", "plain"] {
+        let (world, pages) = with(named(policy), 200, 400);
         let mut held = Vec::new();
         for order in (0..=3).filter_map(Order::new) {
             held.extend(take(&pages, 300, order).into_iter().map(|pfn| (pfn, order)));
@@ -182,7 +191,7 @@ fn what_long_blocks_were_cut_into_is_joined_again_wherever_and_in_whatever_order
 
 #[test]
 fn a_refill_of_flagstone_hands_out_neighbours_and_tells_used_pages_from_untouched_ones() {
-    let (_world, pages) = with("flagstone", 200, 400);
+    let (_world, pages) = with(Policy::default(), 200, 400);
     let held = take(&pages, 120, Order::ZERO);
     assert!(
         held.windows(2)
@@ -208,7 +217,7 @@ fn a_refill_of_flagstone_hands_out_neighbours_and_tells_used_pages_from_untouche
 
 #[test]
 fn the_last_freed_block_is_the_next_allocated_and_the_oldest_is_drained() {
-    let (_world, pages) = with("linux-6.7", 100, 200);
+    let (_world, pages) = with(plain(), 100, 200);
     let held = take(&pages, 100, Order::ZERO);
     for &pfn in &held[..80] {
         // SAFETY: allocated above, freed once.
@@ -222,7 +231,7 @@ fn the_last_freed_block_is_the_next_allocated_and_the_oldest_is_drained() {
 
 #[test]
 fn an_idle_pageset_gives_its_pages_to_the_zone_second_by_second() {
-    let (world, pages) = with("linux-6.7", 63, 61440);
+    let (world, pages) = with(plain(), 63, 61440);
     let held = take(&pages, 9000, Order::ZERO);
     for pfn in held {
         // SAFETY: allocated above, freed once.
@@ -243,7 +252,7 @@ fn an_idle_pageset_gives_its_pages_to_the_zone_second_by_second() {
 
 #[test]
 fn a_pageset_without_room_passes_everything_to_the_zone() {
-    let (_world, pages) = with("linux-6.7", 0, 0);
+    let (_world, pages) = with(plain(), 0, 0);
     let held = take(&pages, 10, Order::ZERO);
     for pfn in held {
         // SAFETY: allocated above, freed once.

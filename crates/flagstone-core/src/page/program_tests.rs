@@ -8,7 +8,8 @@ use super::*;
 use crate::base::CpuId;
 use crate::page::{PageConfig, Retention, TICK_NS};
 use crate::platform::testing::{Setup, Testing, World};
-use crate::policy::Policy;
+use crate::policy::for_tests::plain;
+use crate::policy::{PcpRule, Policy};
 use crate::verify::check_pages;
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -330,8 +331,7 @@ fn world(nodes: u8, limit: usize) -> Setup {
     }
 }
 
-fn config(policy: &str, span: usize) -> PageConfig {
-    let policy = Policy::parse(policy).expect("a preset");
+fn config(policy: Policy, span: usize) -> PageConfig {
     PageConfig {
         span_bytes: span,
         span_bytes_min: span,
@@ -343,13 +343,24 @@ fn config(policy: &str, span: usize) -> PageConfig {
     }
 }
 
-const POLICIES: [&str; 5] = [
-    "flagstone",
-    "linux-2.6.24",
-    "linux-6.1",
-    "linux-6.6+pcp7",
-    "linux-7.0",
+const RULES: [PcpRule; 5] = [
+    PcpRule::Flagstone,
+    PcpRule::Classic,
+    PcpRule::V6_1,
+    PcpRule::Series7,
+    PcpRule::V6_19,
 ];
+
+fn under(rule: PcpRule) -> Policy {
+    match rule {
+        PcpRule::Flagstone => Policy::default(),
+        _ => Policy {
+            pcp_rule: rule,
+            pcp_batch_scale_max: rule.default_scale_max(),
+            ..plain()
+        },
+    }
+}
 
 proptest! {
     #![proptest_config(ProptestConfig {
@@ -361,13 +372,13 @@ proptest! {
     #[test]
     fn random_programs_keep_every_invariant(
         ops in proptest::collection::vec(op(), 1..if cfg!(miri) { 40 } else { 400 }),
-        policy in 0..POLICIES.len(),
+        rule in 0..RULES.len(),
         nodes in 1u8..=2,
     ) {
         let blocks = if cfg!(miri) { 2 } else { 6 };
         let mut run = Run::new(
             world(nodes, 64 << 20),
-            &config(POLICIES[policy], blocks * 1024 * PAGE),
+            &config(under(RULES[rule]), blocks * 1024 * PAGE),
         );
         for op in &ops {
             run.step(op);
@@ -379,7 +390,7 @@ proptest! {
 
 /// Every program of `depth` steps over a zone of `span` pages without pagesets' help.
 fn every_program(span: usize, depth: u32, choices: usize) {
-    let mut config = config("linux-6.7", span * PAGE);
+    let mut config = config(plain(), span * PAGE);
     config.policy.pcp_batch_set = Some(1);
     config.policy.pcp_high_min_set = Some(0);
     config.policy.pcp_high_max_set = Some(0);
@@ -416,7 +427,7 @@ fn every_short_program_of_a_zone_of_eight_pages_keeps_every_invariant() {
 #[test]
 fn a_zone_of_eleven_pages_uses_its_odd_end() {
     every_program(11, if cfg!(miri) { 2 } else { 4 }, 8);
-    let (_world, pages) = built(world(1, 1 << 20), &config("linux-6.7", 11 * PAGE));
+    let (_world, pages) = built(world(1, 1 << 20), &config(plain(), 11 * PAGE));
     let blocks: Vec<_> =
         core::iter::from_fn(|| pages.alloc_block(Order::ZERO, NodeId(0))).collect();
     assert_eq!(blocks.len(), 11);
@@ -426,7 +437,7 @@ fn a_zone_of_eleven_pages_uses_its_odd_end() {
 fn threads_on_three_cpus_never_share_a_page() {
     let rounds = if cfg!(miri) { 60 } else { 20_000 };
     let setup = world(2, 64 << 20);
-    let (world, pages) = built(setup, &config("flagstone", 8 * 1024 * PAGE));
+    let (world, pages) = built(setup, &config(Policy::default(), 8 * 1024 * PAGE));
     std::thread::scope(|scope| {
         for cpu in 0..3u64 {
             let (world, pages) = (Arc::clone(&world), &pages);

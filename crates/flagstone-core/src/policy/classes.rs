@@ -33,13 +33,6 @@ pub struct SizeClasses {
 }
 
 impl SizeClasses {
-    /// kmalloc since 2.6.30: 8, 16, 32, 64, 96, 128, 192, 256 .. two pages.
-    pub const KMALLOC: Self = Self {
-        min_bytes: 8,
-        largest: LargestClass::TwoPages,
-        steps_per_doubling: 1,
-    };
-
     /// The default policy's: multiples of 16 up to 128 bytes, then eight per doubling up to 2 KiB
     /// and seven up to 32 KiB, so that rounding above 128 bytes loses at most an eighth.
     pub const EIGHTHS: Self = Self {
@@ -100,30 +93,27 @@ impl SizeClasses {
     }
 }
 
-/// The block kmalloc would use for `bytes`: the next class, any size.
-#[must_use]
-pub(super) const fn kmalloc_block(bytes: usize) -> usize {
-    match SizeClasses::KMALLOC.class_for(bytes, PageSize::K4) {
-        Some(class) => class,
-        None => bytes.next_power_of_two(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::vec::Vec;
 
+    const KMALLOC: SizeClasses = SizeClasses {
+        min_bytes: 8,
+        largest: LargestClass::TwoPages,
+        steps_per_doubling: 1,
+    };
+
     #[test]
     fn kmalloc_has_thirteen_classes_on_small_pages() {
-        let all: Vec<_> = SizeClasses::KMALLOC.iter(PageSize::K4).collect();
+        let all: Vec<_> = KMALLOC.iter(PageSize::K4).collect();
         assert_eq!(
             all,
             [
                 8, 16, 32, 64, 96, 128, 192, 256, 512, 1024, 2048, 4096, 8192
             ]
         );
-        assert_eq!(SizeClasses::KMALLOC.max_bytes(PageSize::K64), 131_072);
+        assert_eq!(KMALLOC.max_bytes(PageSize::K64), 131_072);
     }
 
     #[test]
@@ -131,7 +121,7 @@ mod tests {
         for steps in [1, 4, 8] {
             let classes = SizeClasses {
                 steps_per_doubling: steps,
-                ..SizeClasses::KMALLOC
+                ..KMALLOC
             };
             let all: Vec<_> = classes.iter(PageSize::K4).collect();
             for bytes in 1..=8192 {

@@ -13,22 +13,38 @@
 /// Bytes of a machine word; every rule here is for 64-bit machines.
 pub const WORD: usize = 8;
 
-/// Which kernels' layout rules apply.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum LayoutRule {
-    /// 2.6.24: free pointer at the start of the object, cache-line alignment all or nothing, no
-    /// left red zone.
-    V2007,
-    /// 5.7 to 6.11: free pointer in the middle, both red zones.
-    V2020,
-    /// 6.12: natural alignment of every kmalloc size, explicit free-pointer offset for RCU
-    /// caches, kmalloc tracks the requested size behind a moved free pointer.
-    V2024,
-    /// 7.0: explicit free-pointer offset for caches with a constructor too; the requested size
-    /// takes a whole word.
-    V2026,
-    /// SLAB of 2.6.24: no free pointer in the object at all.
-    Slab2007,
+/// Which objects of the general-purpose caches lie at multiples of their own size's power of two.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NaturalAlign {
+    /// None.
+    Never,
+    /// Those whose size is a power of two.
+    Powers,
+    /// All, by the largest power of two that divides the size.
+    Always,
+}
+
+/// In what the layouts of kernels and of the default policy differ (docs: linux-policies 1.1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LayoutRule {
+    /// Free objects hold a link to the next.
+    pub linked: bool,
+    /// The link lies in the middle of the object, else at its start.
+    pub link_in_middle: bool,
+    /// A cache whose objects RCU readers may still read can say where the link may lie inside.
+    pub rcu_offset: bool,
+    /// So can a cache with a constructor.
+    pub ctor_offset: bool,
+    /// The line an object is aligned to is halved while the object fits half of it; else it is a whole line or none.
+    pub halves_lines: bool,
+    /// Alignment of the general-purpose caches.
+    pub natural: NaturalAlign,
+    /// Guard bytes before the object too.
+    pub left_red_zone: bool,
+    /// Bytes of one owner track: who allocated or freed, when, on which CPU.
+    pub track_bytes: usize,
+    /// Bytes behind the tracks of a general-purpose cache for the size that was asked for.
+    pub request_bytes: usize,
 }
 
 /// What the layout of a cache's objects depends on.
@@ -104,15 +120,18 @@ const fn max(a: usize, b: usize) -> usize {
 }
 
 impl LayoutRule {
-    /// Bytes of one owner track: who allocated or freed, when, on which CPU.
-    const fn track_bytes(self) -> usize {
-        match self {
-            // Address, CPU, process, time.
-            Self::V2007 | Self::Slab2007 => 24,
-            // The same and a handle to the stored stack.
-            Self::V2020 | Self::V2024 | Self::V2026 => 32,
-        }
-    }
+    /// The default policy's, as Linux 7.0 has it.
+    pub const DEFAULT: Self = Self {
+        linked: true,
+        link_in_middle: true,
+        rcu_offset: true,
+        ctor_offset: true,
+        halves_lines: true,
+        natural: NaturalAlign::Always,
+        left_red_zone: true,
+        track_bytes: 32,
+        request_bytes: WORD,
+    };
 
     /// Alignment of the stride (docs: linux-policies 1.1 step 1).
     #[must_use]
@@ -120,14 +139,8 @@ impl LayoutRule {
         let mut align = max(spec.align, 1);
         if spec.hwcache_align {
             let mut line = spec.cache_line;
-            match self {
-                Self::V2007 | Self::Slab2007 if spec.object_size <= line / 2 => line = 1,
-                Self::V2007 | Self::Slab2007 => {}
-                _ => {
-                    while line > 1 && spec.object_size <= line / 2 {
-                        line /= 2;
-                    }
-                }
+            while line > 1 && spec.object_size <= line / 2 {
+                line = if self.halves_lines { line / 2 } else { 1 };
             }
             align = max(align, line);
         }
@@ -139,31 +152,23 @@ impl LayoutRule {
 
     /// Alignment every kmalloc object of this size has.
     const fn kmalloc_alignment(self, size: usize) -> usize {
-        match self {
-            Self::V2007 | Self::Slab2007 => WORD,
-            Self::V2020 if !size.is_power_of_two() => WORD,
-            _ => 1 << size.trailing_zeros(),
+        match self.natural {
+            NaturalAlign::Always => 1 << size.trailing_zeros(),
+            NaturalAlign::Powers if size.is_power_of_two() => size,
+            _ => WORD,
         }
     }
 
-    const fn pointer_outside(self, spec: &ObjectSpec) -> bool {
-        if matches!(self, Self::Slab2007) {
+    const fn link_outside(self, spec: &ObjectSpec) -> bool {
+        if !self.linked {
             return false;
         }
-        if spec.free_pointer_offset.is_some() && !spec.poison {
-            let rcu_may = matches!(self, Self::V2024 | Self::V2026);
-            let ctor_may = matches!(self, Self::V2026);
-            let explained = (!spec.rcu || rcu_may) && (!spec.ctor || ctor_may);
-            if explained && (rcu_may || ctor_may) {
-                return false;
-            }
+        let explained = (!spec.rcu || self.rcu_offset) && (!spec.ctor || self.ctor_offset);
+        if spec.free_pointer_offset.is_some() && !spec.poison && explained && self.rcu_offset {
+            return false;
         }
-        let small_guarded =
-            !matches!(self, Self::V2007) && spec.red_zone && spec.object_size < WORD;
-        let tracks_request = matches!(self, Self::V2024 | Self::V2026)
-            && spec.red_zone
-            && spec.kmalloc
-            && spec.store_user;
+        let small_guarded = self.left_red_zone && spec.red_zone && spec.object_size < WORD;
+        let tracks_request = self.rcu_offset && spec.red_zone && spec.kmalloc && spec.store_user;
         spec.rcu || spec.poison || spec.ctor || small_guarded || tracks_request
     }
 
@@ -176,30 +181,26 @@ impl LayoutRule {
             size += WORD;
         }
         let inuse = size;
-        let free_pointer = if self.pointer_outside(spec) {
+        let free_pointer = if self.link_outside(spec) {
             size += WORD;
             inuse
         } else {
-            match (spec.free_pointer_offset, self) {
-                (Some(offset), Self::V2024 | Self::V2026) if spec.rcu || spec.ctor => offset,
-                (_, Self::V2007 | Self::Slab2007) => 0,
+            match spec.free_pointer_offset {
+                Some(offset) if self.rcu_offset && (spec.rcu || spec.ctor) => offset,
+                _ if !self.link_in_middle => 0,
                 _ => spec.object_size / 2 / WORD * WORD,
             }
         };
         if spec.store_user {
-            size += 2 * self.track_bytes();
+            size += 2 * self.track_bytes;
             if spec.kmalloc {
-                size += match self {
-                    Self::V2007 | Self::Slab2007 => 0,
-                    Self::V2020 | Self::V2024 => 4,
-                    Self::V2026 => WORD,
-                };
+                size += self.request_bytes;
             }
         }
         let mut left_pad = 0;
         if spec.red_zone {
             size += WORD;
-            if !matches!(self, Self::V2007 | Self::Slab2007) {
+            if self.left_red_zone {
                 left_pad = WORD.next_multiple_of(align);
                 size += left_pad;
             }
@@ -211,82 +212,5 @@ impl LayoutRule {
             free_pointer,
             left_pad,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn size_of(rule: LayoutRule, change: impl Fn(&mut ObjectSpec), object_size: usize) -> usize {
-        let mut spec = ObjectSpec::new(object_size);
-        change(&mut spec);
-        rule.layout(&spec).size
-    }
-
-    #[test]
-    fn an_ordinary_object_pays_nothing_for_its_free_pointer() {
-        for rule in [
-            LayoutRule::V2007,
-            LayoutRule::V2020,
-            LayoutRule::V2024,
-            LayoutRule::V2026,
-        ] {
-            assert_eq!(
-                [1, 8, 9, 100, 256].map(|s| size_of(rule, |_| (), s)),
-                [8, 8, 16, 104, 256]
-            );
-        }
-        assert_eq!(
-            LayoutRule::V2026.layout(&ObjectSpec::new(256)).free_pointer,
-            128
-        );
-        assert_eq!(
-            LayoutRule::V2007.layout(&ObjectSpec::new(256)).free_pointer,
-            0
-        );
-    }
-
-    #[test]
-    fn a_constructor_or_rcu_moves_the_free_pointer_behind_the_object() {
-        assert_eq!(size_of(LayoutRule::V2026, |s| s.ctor = true, 256), 264);
-        assert_eq!(size_of(LayoutRule::V2026, |s| s.rcu = true, 256), 264);
-        let told = |s: &mut ObjectSpec| (s.rcu, s.free_pointer_offset) = (true, Some(16));
-        assert_eq!(size_of(LayoutRule::V2020, told, 192), 200);
-        assert_eq!(size_of(LayoutRule::V2024, told, 192), 192);
-        let told = |s: &mut ObjectSpec| (s.ctor, s.free_pointer_offset) = (true, Some(16));
-        assert_eq!(size_of(LayoutRule::V2024, told, 192), 200);
-        assert_eq!(size_of(LayoutRule::V2026, told, 192), 192);
-    }
-
-    #[test]
-    fn cache_line_alignment_halves_for_small_objects_but_not_in_2007() {
-        let line = |s: &mut ObjectSpec| s.hwcache_align = true;
-        assert_eq!(
-            [8, 16, 24, 40, 72].map(|s| size_of(LayoutRule::V2026, line, s)),
-            [8, 16, 32, 64, 128]
-        );
-        assert_eq!(
-            [8, 24, 32, 40].map(|s| size_of(LayoutRule::V2007, line, s)),
-            [8, 24, 32, 64]
-        );
-    }
-
-    #[test]
-    fn every_kmalloc_size_is_naturally_aligned_since_6_12() {
-        let align = |rule: LayoutRule, size| {
-            rule.alignment(&ObjectSpec {
-                kmalloc: true,
-                ..ObjectSpec::new(size)
-            })
-        };
-        assert_eq!(
-            [96, 192, 512].map(|s| align(LayoutRule::V2024, s)),
-            [32, 64, 512]
-        );
-        assert_eq!(
-            [96, 192, 512].map(|s| align(LayoutRule::V2020, s)),
-            [8, 8, 512]
-        );
     }
 }

@@ -1,9 +1,9 @@
 //! Policy: every published knob as data, and the rules that turn it into numbers.
 //!
 //! ```text
-//!   presets   "linux-6.5+order4" -> Policy          set   "slab_max_order" "4" -> Policy
+//!   default   the product's own                     set   "slab_max_order" "4" -> Policy
 //!   layout    object size, flags -> stride          cpus  possible, present, online
-//!   order     stride -> order, objects, tail        slab2007  the SLAB peer's own shape
+//!   order     stride -> order, objects, tail
 //!   runs      live objects -> the next slab's run, and what a population costs
 //!   partial   cpu_partial, min_partial              sheaf     capacity, barn limits
 //!   pcp_marks batch, high_min, high_max             watermarks  min, low, high, promo
@@ -26,6 +26,9 @@ mod allowance;
 mod bounds;
 mod classes;
 mod cpus;
+mod default;
+#[cfg(test)]
+pub(crate) mod for_tests;
 mod lately;
 mod layout;
 mod order;
@@ -33,12 +36,10 @@ mod partial;
 mod pcp_marks;
 mod pcp_rule;
 mod pcp_tuning;
-mod presets;
 mod remedies;
 mod runs;
 mod set;
 mod sheaf;
-pub mod slab2007;
 mod watermarks;
 mod within;
 
@@ -47,17 +48,16 @@ pub(crate) use bounds::Bounds;
 pub use classes::{LargestClass, SizeClasses};
 pub use cpus::{CpuRule, Cpus};
 pub use lately::Lately;
-pub use layout::{LayoutRule, ObjectLayout, ObjectSpec};
+pub use layout::{LayoutRule, NaturalAlign, ObjectLayout, ObjectSpec, WORD};
 pub use order::{OBJECTS_PER_SLAB_MAX, OrderQuery, OrderRule, SlabShape};
 pub use partial::{CpuPartialRule, MAX_PARTIAL, MIN_PARTIAL, MinPartialRule};
 pub use pcp_marks::{PcpMarks, PcpZone, batch};
 pub use pcp_rule::{PcpRule, UNCAPPED};
 pub use pcp_tuning::{PcpState, ZoneFlags};
-pub use presets::{BASES, MODIFIERS, NameError};
 pub use remedies::Remedies;
 pub use runs::{Population, RunRule, estimated_live};
 pub use set::{KEYS, SetError, SetProblem};
-pub use sheaf::{BarnLimits, SHEAF_HEADER_BYTES, SheafRule, capacity_7_0};
+pub use sheaf::{BarnLimits, SheafRule, SizeSteps};
 pub use watermarks::{WatermarkInput, Watermarks, min_free_kib};
 
 use crate::base::{Order, PageSize, fls};
@@ -73,7 +73,7 @@ pub enum Engine {
     CpuSlab,
     /// The same idea in its first form: a lock per slab, no per-CPU partial list (4.1).
     CpuSlab2007,
-    /// SLAB: per-CPU arrays of objects over three lists of slabs ([`slab2007`]).
+    /// SLAB: per-CPU arrays of objects over three lists of slabs.
     Slab2007,
 }
 
@@ -272,20 +272,7 @@ impl Policy {
             max_order: self.max_order(page_size),
             min_objects: self.min_objects(page_size, cpus),
         })?;
-        Some(self.shape_at(order, size, page_size))
-    }
-
-    fn shape_at(&self, order: Order, size: usize, page_size: PageSize) -> SlabShape {
-        if self.order_rule == OrderRule::Slab2007 {
-            let (objects, tail_bytes) = slab2007::estimate(size, page_size, order);
-            return SlabShape {
-                order,
-                pages: order.pages(),
-                objects: objects as u32,
-                tail_bytes,
-            };
-        }
-        SlabShape::of_block(order, size, page_size)
+        Some((self.order_rule.shape)(order, size, page_size))
     }
 
     /// Where everything of one object lies.
@@ -318,7 +305,7 @@ impl Policy {
         let by_rule = match self.sheaf_rule {
             SheafRule::None => return None,
             SheafRule::OptIn => requested,
-            SheafRule::All => capacity_7_0(size, page_size, requested),
+            SheafRule::BySize(steps) => steps.capacity(size, page_size).max(requested),
             SheafRule::Bytes => self.capacity_by_bytes(size).max(requested),
         };
         Some(self.sheaf_capacity_set.unwrap_or(by_rule))
@@ -389,6 +376,3 @@ impl Policy {
         PcpState::new(self.pcp_rule, marks, self.pcp_batch_scale_max)
     }
 }
-
-#[cfg(test)]
-mod space_tests;

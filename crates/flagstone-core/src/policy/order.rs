@@ -6,14 +6,16 @@
 //!          <----- page size << order -------->
 //! ```
 //!
-//! Five published rules over the same four numbers: object stride, page size, the order limits
-//! and the smallest number of objects worth a slab. All are integer searches over at most eleven
-//! orders; nothing is cached because a cache asks once, when it is created.
+//! A rule goes by the same four numbers in all kernels: object stride, page size, the order limits
+//! and the smallest number of objects worth a slab. It is an integer search over at most eleven
+//! orders; nothing is cached because a cache asks once, when it is created. Other rules are the
+//! guests' (`flagstone-kernels`).
 //!
 //! Not here: how big an object's stride is (`layout`), how many objects are wanted (`Policy`).
 #![forbid(unsafe_code)]
 
 use crate::base::{Order, PageCount, PageSize};
+use core::fmt;
 
 /// A slab's object count is a 15-bit field (docs: linux-policies 1.4).
 pub const OBJECTS_PER_SLAB_MAX: usize = 32_767;
@@ -51,26 +53,15 @@ impl SlabShape {
     }
 }
 
-/// A published rule that picks a slab's order.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum OrderRule {
-    /// 2.6.24: fractions 1/8 and 1/4, the wanted objects halved when nothing fits
-    /// (docs: linux-policies 1.3).
-    A0,
-    /// 2.6.26 to 6.6: fractions 1/16, 1/8, 1/4, the wanted objects counted down
-    /// (docs: linux-policies 1.4).
-    A,
-    /// 6.7 and later: fractions 1/16 to 1/2 over one range of orders (docs: linux-policies 1.5).
-    B,
-    /// Jay Patel's RFC of June 2023 as published: the order with the smallest tail. Finds no
-    /// order at all for objects larger than a block of the largest slab order
-    /// (docs: linux-policies 1.7).
-    LeastWaste,
-    /// The same with that defect repaired: such objects get the smallest order that holds one.
-    LeastWasteRepaired,
-    /// The SLAB allocator of 2.6.24: management data inside or beside the slab
-    /// (`slab2007`).
-    Slab2007,
+/// A rule that picks a slab's order. Two are the same if their names are.
+#[derive(Clone, Copy)]
+pub struct OrderRule {
+    /// Its name.
+    pub name: &'static str,
+    /// The order as a plain number, or `None` if it finds none (the kernel's `-ENOSYS`).
+    pub search: fn(&OrderQuery) -> Option<u32>,
+    /// What a slab of that order looks like, for objects of a stride.
+    pub shape: fn(Order, usize, PageSize) -> SlabShape,
 }
 
 /// The numbers an order rule works from.
@@ -89,127 +80,93 @@ pub struct OrderQuery {
 }
 
 impl OrderRule {
-    /// The order this rule chooses, or `None` if it finds none (the kernel's `-ENOSYS`).
+    /// 6.7 and later: fractions 1/16 to 1/2 over one range of orders (docs: linux-policies 1.5).
+    pub const B: Self = Self::of_blocks("b", order_b);
+
+    /// A rule whose slabs are whole blocks filled with objects.
     #[must_use]
-    pub fn order(self, q: &OrderQuery) -> Option<Order> {
-        let order = match self {
-            Self::A0 => order_a0(q),
-            Self::A => order_a(q),
-            Self::B => order_b(q),
-            Self::LeastWaste => order_least_waste(q),
-            Self::LeastWasteRepaired => order_least_waste(q).or_else(|| fits_one(q)),
-            Self::Slab2007 => super::slab2007::order(q.size, q.page_size, q.min_order),
-        };
-        order.and_then(Order::new)
-    }
-}
-
-/// Smallest order as a plain number whose block holds `bytes`.
-fn get_order(q: &OrderQuery, bytes: usize) -> u32 {
-    // Beyond the largest order the exact value does not matter, only that it is too large.
-    if bytes > q.page_size.block_bytes(Order::MAX) {
-        Order::MAX.get() + 1
-    } else {
-        q.page_size.order_for(bytes.max(1)).get()
-    }
-}
-
-const fn objects_in(q: &OrderQuery, order: u32) -> usize {
-    (q.page_size.bytes() << order) / q.size
-}
-
-const fn rem(q: &OrderQuery, order: u32) -> usize {
-    (q.page_size.bytes() << order) % q.size
-}
-
-/// The order at which a slab holds no more than the count field can say, if `order` does not.
-fn capped_by_count(q: &OrderQuery, order: u32) -> Option<u32> {
-    (objects_in(q, order) > OBJECTS_PER_SLAB_MAX)
-        .then(|| get_order(q, q.size.saturating_mul(OBJECTS_PER_SLAB_MAX)).saturating_sub(1))
-}
-
-/// First order in `lo..=hi` whose tail is at most `1/fraction` of the block.
-fn first_within(q: &OrderQuery, lo: u32, hi: u32, fraction: usize) -> Option<u32> {
-    (lo..=hi).find(|&order| rem(q, order) <= (q.page_size.bytes() << order) / fraction)
-}
-
-fn order_a0(q: &OrderQuery) -> Option<u32> {
-    let max = q.max_order.get();
-    let search = |objects: usize, hi: u32, fraction: usize| {
-        let lo = q.min_order.get().max(get_order(q, objects * q.size));
-        first_within(q, lo, hi, fraction)
-    };
-    let mut wanted = q.min_objects as usize;
-    while wanted > 1 {
-        for fraction in [8, 4] {
-            if let Some(order) = search(wanted, max, fraction) {
-                return Some(order);
-            }
+    pub const fn of_blocks(name: &'static str, search: fn(&OrderQuery) -> Option<u32>) -> Self {
+        Self {
+            name,
+            search,
+            shape: SlabShape::of_block,
         }
-        wanted /= 2;
     }
-    search(1, max, 1).or_else(|| search(1, Order::MAX.get(), 1))
+
+    /// The order this rule chooses, or `None` if it finds none.
+    #[must_use]
+    pub fn order(&self, q: &OrderQuery) -> Option<Order> {
+        (self.search)(q).and_then(Order::new)
+    }
 }
 
-fn order_a(q: &OrderQuery) -> Option<u32> {
-    let max = q.max_order.get();
-    let search = |objects: usize, hi: u32, fraction: usize| {
-        let lo = q.min_order.get().max(get_order(q, objects * q.size));
-        first_within(q, lo, hi, fraction)
-    };
-    // The published search answers this before it looks at anything else, at every call.
-    if let Some(order) = capped_by_count(q, q.min_order.get()) {
-        return Some(order);
+impl PartialEq for OrderRule {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
     }
-    let mut wanted = (q.min_objects as usize).min(objects_in(q, max));
-    while wanted > 1 {
-        for fraction in [16, 8, 4] {
-            if let Some(order) = search(wanted, max, fraction) {
-                return Some(order);
-            }
+}
+
+impl Eq for OrderRule {}
+
+impl fmt::Debug for OrderRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl OrderQuery {
+    /// Smallest order as a plain number whose block holds `bytes`.
+    #[must_use]
+    pub fn order_of(&self, bytes: usize) -> u32 {
+        // Beyond the largest order the exact value does not matter, only that it is too large.
+        if bytes > self.page_size.block_bytes(Order::MAX) {
+            Order::MAX.get() + 1
+        } else {
+            self.page_size.order_for(bytes.max(1)).get()
         }
-        wanted -= 1;
     }
-    search(1, max, 1).or_else(|| search(1, Order::MAX.get(), 1))
+
+    /// The same for `objects` of them, and no order below the smallest allowed.
+    #[must_use]
+    pub fn least_order(&self, objects: usize) -> u32 {
+        self.min_order.get().max(self.order_of(objects * self.size))
+    }
+
+    /// Objects in a block.
+    #[must_use]
+    pub const fn objects_in(&self, order: u32) -> usize {
+        (self.page_size.bytes() << order) / self.size
+    }
+
+    /// Bytes behind the last of them.
+    #[must_use]
+    pub const fn tail(&self, order: u32) -> usize {
+        (self.page_size.bytes() << order) % self.size
+    }
+
+    /// The order at which a slab holds no more than the count field can say, if `order` does not.
+    #[must_use]
+    pub fn capped_by_count(&self, order: u32) -> Option<u32> {
+        (self.objects_in(order) > OBJECTS_PER_SLAB_MAX).then(|| {
+            self.order_of(self.size.saturating_mul(OBJECTS_PER_SLAB_MAX))
+                .saturating_sub(1)
+        })
+    }
+
+    /// First order in `lo..=hi` whose tail is at most `1/fraction` of the block.
+    #[must_use]
+    pub fn first_within(&self, lo: u32, hi: u32, fraction: usize) -> Option<u32> {
+        (lo..=hi).find(|&order| self.tail(order) <= (self.page_size.bytes() << order) / fraction)
+    }
 }
 
 fn order_b(q: &OrderQuery) -> Option<u32> {
     let max = q.max_order.get();
-    let wanted = (q.min_objects as usize).min(objects_in(q, max).max(1));
-    let lo = q.min_order.get().max(get_order(q, wanted * q.size));
-    let by_count = (lo <= Order::MAX.get()).then(|| capped_by_count(q, lo));
+    let wanted = (q.min_objects as usize).min(q.objects_in(max).max(1));
+    let lo = q.least_order(wanted);
+    let by_count = (lo <= Order::MAX.get()).then(|| q.capped_by_count(lo));
     let mut by_waste = [16, 8, 4, 2].into_iter();
     (by_count.flatten())
-        .or_else(|| by_waste.find_map(|fraction| first_within(q, lo, max, fraction)))
-        .or_else(|| Some(get_order(q, q.size)))
+        .or_else(|| by_waste.find_map(|fraction| q.first_within(lo, max, fraction)))
+        .or_else(|| Some(q.order_of(q.size)))
 }
-
-fn order_least_waste(q: &OrderQuery) -> Option<u32> {
-    let max = q.max_order.get();
-    if let Some(order) = capped_by_count(q, q.min_order.get()) {
-        return Some(order);
-    }
-    let best = |objects: usize, hi: u32| {
-        let lo = q.min_order.get().max(get_order(q, objects * q.size));
-        // `min_by_key` keeps the first of equals: the lower order.
-        (lo..=hi).min_by_key(|&order| rem(q, order))
-    };
-    let mut wanted = (q.min_objects as usize).min(objects_in(q, max));
-    while wanted >= 1 {
-        if let Some(order) = best(wanted, max) {
-            return Some(order);
-        }
-        wanted -= 1;
-    }
-    // The last resort searches every order but accepts only those up to the slab limit: that is
-    // the published defect, kept here because this rule is the one as published.
-    best(1, Order::MAX.get()).filter(|&order| order <= max)
-}
-
-fn fits_one(q: &OrderQuery) -> Option<u32> {
-    Some(q.min_order.get().max(get_order(q, q.size)))
-}
-
-#[cfg(test)]
-#[path = "order_tests.rs"]
-mod tests;

@@ -1,7 +1,8 @@
 use super::*;
+use crate::policy::for_tests::plain;
 
 fn flagstone() -> Policy {
-    Policy::parse("flagstone").unwrap()
+    Policy::default()
 }
 
 /// What a cache holds once it has grown to `objects`.
@@ -40,7 +41,7 @@ fn five_units_of_640_byte_objects_have_no_tail() {
 fn tails_that_add_up_pay_for_longer_runs_without_them() {
     // 5-page runs do not divide the order rule's 8 pages, so that ending the tails costs memory
     // for a while; a large cache does it and is smaller in the end.
-    let fixed = Policy::parse("linux-6.5").unwrap();
+    let fixed = plain();
     let cpus = Cpus::new(160);
     let large = grown(640, PageSize::K4, 160, 51 * 400);
     let base = fixed.population(640, PageSize::K4, cpus, 51 * 400).unwrap();
@@ -120,7 +121,7 @@ fn a_slab_taken_away_again_leaves_what_was() {
 
 #[test]
 fn a_fixed_shape_costs_whole_slabs() {
-    let policy = Policy::parse("linux-6.5").unwrap();
+    let policy = plain();
     let got = policy
         .population(1536, PageSize::K64, Cpus::new(160), 43)
         .unwrap();

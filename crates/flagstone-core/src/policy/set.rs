@@ -194,11 +194,11 @@ impl Policy {
 mod tests {
     use super::*;
     use crate::base::PageSize;
+    use crate::policy::for_tests::plain;
     use crate::policy::{Cpus, PcpZone};
     use std::string::ToString;
 
-    fn with(name: &str, settings: &[(&str, &str)]) -> Policy {
-        let mut policy = Policy::parse(name).unwrap();
+    fn with(mut policy: Policy, settings: &[(&str, &str)]) -> Policy {
         for (key, value) in settings {
             policy.set(key, value).unwrap();
         }
@@ -216,7 +216,7 @@ mod tests {
                 key if key.ends_with("_order") => "4",
                 _ => "17",
             };
-            let after = with("flagstone", &[(key, value)]);
+            let after = with(Policy::default(), &[(key, value)]);
             assert_ne!(before, after, "{key} changed nothing");
         }
     }
@@ -225,21 +225,15 @@ mod tests {
     fn old_and_new_spellings_of_the_boot_parameters_agree() {
         for name in ["max_order", "min_order", "min_objects"] {
             let (old, new) = (std::format!("slub_{name}"), std::format!("slab_{name}"));
-            assert_eq!(
-                with("linux-6.12", &[(&old, "2")]),
-                with("linux-6.12", &[(&new, "2")])
-            );
+            assert_eq!(with(plain(), &[(&old, "2")]), with(plain(), &[(&new, "2")]));
         }
     }
 
     #[test]
     fn the_order_limits_drag_each_other_along() {
-        let raised = with("linux-7.0", &[("slab_min_order", "5")]);
+        let raised = with(plain(), &[("slab_min_order", "5")]);
         assert_eq!(raised.max_order(PageSize::K4).get(), 5);
-        let lowered = with(
-            "linux-7.0",
-            &[("slab_min_order", "2"), ("slab_max_order", "1")],
-        );
+        let lowered = with(plain(), &[("slab_min_order", "2"), ("slab_max_order", "1")]);
         assert_eq!(lowered.min_order.get(), 1);
         let shape = lowered.slab_shape(64, PageSize::K4, Cpus::new(2)).unwrap();
         assert_eq!(shape.order.get(), 1);
@@ -275,9 +269,9 @@ mod tests {
             high_fraction: 0,
             page_size: PageSize::K4,
         };
-        let fixed = with("linux-6.7", &[("percpu_pagelist_high_fraction", "8")]).pcp_marks(&zone);
+        let fixed = with(plain(), &[("percpu_pagelist_high_fraction", "8")]).pcp_marks(&zone);
         assert_eq!((fixed.high_min, fixed.high_max), (31_250, 31_250));
-        let by_hand = with("linux-6.7", &[("pcp_batch", "7"), ("pcp_high_min", "100")]);
+        let by_hand = with(plain(), &[("pcp_batch", "7"), ("pcp_high_min", "100")]);
         let marks = by_hand.pcp_marks(&zone);
         assert_eq!(
             (marks.batch, marks.high_min, marks.high_max),

@@ -7,8 +7,7 @@ use crate::sync::Ordering::Relaxed;
 use std::ptr::NonNull;
 use std::vec::Vec;
 
-/// Policies of the sheaf engine.
-const POLICIES: &[&str] = &["linux-6.18", "linux-7.0", "flagstone"];
+use crate::policy::for_tests::SHEAVES as POLICIES;
 const OBJECTS: usize = 3000;
 const NODE: NodeId = NodeId(0);
 

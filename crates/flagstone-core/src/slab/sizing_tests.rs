@@ -259,7 +259,7 @@ fn a_barn_has_room_for_a_sheaf_of_each_cpu_of_a_crowd() {
 fn kernels_and_sizes_set_by_hand_have_sheaves_that_are_all_alike() {
     let mut by_hand = Policy::default();
     by_hand.set("sheaf_capacity", "60").expect("a key");
-    let kernel = Policy::parse("linux-7.0").expect("a policy");
+    let kernel = crate::policy::for_tests::plain();
     for policy in [by_hand, kernel] {
         let (_world, slabs) = built_with(&policy, cpus(2));
         let cache = slabs.cache(cache_of(&slabs, 64));

@@ -12,7 +12,7 @@ use std::sync::Arc;
 pub type TestSlabs = Slabs<Testing>;
 
 pub fn built(name: &str, setup: Setup) -> (Arc<World>, Box<TestSlabs>) {
-    let policy = Policy::parse(name).expect("a known policy");
+    let policy = crate::policy::for_tests::named(name);
     built_with(&policy, setup)
 }
 

@@ -3,6 +3,7 @@
 
 use flagstone_core::base::PageSize;
 use flagstone_core::policy::{Cpus, Policy};
+use flagstone_kernels::Named;
 
 /// One boot of one kernel.
 pub struct Boot {

@@ -555,6 +555,7 @@ fn ask(set: &mut Set, order: Order, brought: u32, bulk: bool) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use flagstone_kernels::Named;
 
     #[test]
     fn refills_and_drains_of_a_recorded_kernel_come_at_the_same_events_with_the_same_pages() {

@@ -23,6 +23,7 @@ use core::ptr::NonNull;
 use flagstone_core::base::{CacheId, Order, Pfn};
 use flagstone_core::platform::Platform;
 use flagstone_core::policy::Policy;
+use flagstone_kernels::Named;
 use flagstone_linux::Linux;
 use serde::Serialize;
 use std::collections::VecDeque;

@@ -6,8 +6,9 @@
 //! answer alike stand together.
 
 use crate::source::zoneinfo::Zone;
-use flagstone_core::policy::{BASES, ObjectSpec, PcpMarks, PcpZone, Policy};
+use flagstone_core::policy::{ObjectSpec, PcpMarks, PcpZone, Policy};
 use flagstone_kernels::KernelCache;
+use flagstone_kernels::{BASES, Named};
 
 use super::gather::Host;
 use super::population::Cache;

@@ -26,6 +26,7 @@ use crate::source::Tree;
 use crate::{outfile, suggest};
 use flagstone_core::base::PageSize;
 use flagstone_core::policy::Policy;
+use flagstone_kernels::Named;
 use std::path::PathBuf;
 use std::process::ExitCode;
 

@@ -6,7 +6,7 @@
 
 use super::ask::{Ask, Effort, Look, Runs};
 use super::sheet::{Extra, Method, Sheet};
-use flagstone_core::policy::BASES;
+use flagstone_kernels::BASES;
 
 /// A picture: the table of extras that it is drawn from, the workload, and whether kernels from 6.18 are in it.
 pub(super) struct Picture {

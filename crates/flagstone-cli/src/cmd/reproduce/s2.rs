@@ -15,6 +15,7 @@ use super::ask::{Ask, Effort, Figures, Look, Runs, Stat};
 use super::sheet::{Accuracy, Extra, Fill, Method, Setting, Sheet, Target, Versus};
 use flagstone_core::base::PageSize;
 use flagstone_core::policy::{Cpus, Policy, Population, estimated_live};
+use flagstone_kernels::Named;
 use serde::Deserialize;
 
 const SEED: &str = "S2";

@@ -3,7 +3,8 @@
 use crate::args::Json;
 use crate::exit::Outcome;
 use crate::terminal::size;
-use flagstone_core::policy::{BASES, MODIFIERS};
+use flagstone_kernels::{BASES, MODIFIERS};
+
 use flagstone_sim::Vm;
 use flagstone_sim::machine::{self, Machine};
 use flagstone_sim::workload::{WORKLOADS, Workload};

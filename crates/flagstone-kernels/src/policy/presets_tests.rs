@@ -1,6 +1,6 @@
 use super::*;
-use crate::base::PageSize;
-use crate::policy::Cpus;
+use flagstone_core::base::PageSize;
+use flagstone_core::policy::Cpus;
 use std::string::ToString;
 use std::vec::Vec;
 

@@ -7,9 +7,9 @@
 //!
 //! Source: the author's knowledge of that kernel (64-bit, more than 32 MiB of memory); no figure
 //! here could be checked against a running one, so read it as weaker evidence than the rest.
-#![forbid(unsafe_code)]
 
-use crate::base::{Order, PageSize};
+use flagstone_core::base::{Order, PageSize};
+use flagstone_core::policy::{OrderQuery, SlabShape};
 
 /// Bytes of the per-slab header on a 64-bit machine: two links, colour, first object, two
 /// counters, node.
@@ -45,14 +45,24 @@ const fn management(objects: usize) -> usize {
 }
 
 /// First order that holds an object and either wastes at most an eighth or is high enough.
-pub(super) fn order(size: usize, page_size: PageSize, min_order: Order) -> Option<u32> {
-    (min_order.get()..=Order::MAX.get()).find(|&order| {
+pub(super) fn order(q: &OrderQuery) -> Option<u32> {
+    (q.min_order.get()..=Order::MAX.get()).find(|&order| {
         let Some(kind) = Order::new(order) else {
             return false;
         };
-        let (objects, left) = estimate(size, page_size, kind);
-        objects > 0 && (order >= BREAK_ORDER || left * 8 <= page_size.block_bytes(kind))
+        let (objects, left) = estimate(q.size, q.page_size, kind);
+        objects > 0 && (order >= BREAK_ORDER || left * 8 <= q.page_size.block_bytes(kind))
     })
+}
+
+/// A slab of that order.
+pub(super) fn shape(order: Order, size: usize, page_size: PageSize) -> SlabShape {
+    let (objects, tail_bytes) = estimate(size, page_size, order);
+    SlabShape {
+        objects: objects as u32,
+        tail_bytes,
+        ..SlabShape::of_block(order, size, page_size)
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
-use super::*;
-use crate::policy::{Cpus, Policy};
+use crate::policy::Named;
+use flagstone_core::base::PageSize;
+use flagstone_core::policy::{Cpus, OBJECTS_PER_SLAB_MAX, Policy};
 use std::vec::Vec;
 
 /// Orders for 1, 2, 16, 32, 64 and 160 CPUs as one string; `-` where the rule finds none.

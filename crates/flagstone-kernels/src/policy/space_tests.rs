@@ -1,6 +1,8 @@
 //! Every rule over the whole space of what may be asked: no panic, and answers that hold together.
 
-use super::*;
+use super::{BASES, MODIFIERS, Named};
+use flagstone_core::base::*;
+use flagstone_core::policy::*;
 use proptest::prelude::*;
 use std::borrow::ToOwned as _;
 use std::string::{String, ToString as _};
@@ -68,8 +70,8 @@ proptest! {
         let unit = policy.slab_unit(page);
         let Some(shape) = policy.slab_shape(size, page, cpus) else {
             // Only the published defects and what no block can hold find no order.
-            let refused = policy.order_rule == OrderRule::LeastWaste
-                || policy.order_rule == OrderRule::Slab2007
+            let refused = policy.order_rule == crate::policy::order::LEAST_WASTE
+                || policy.order_rule == crate::policy::order::SLAB
                 || size > page.block_bytes(Order::MAX);
             prop_assert!(refused, "{name} has no order for {size}");
             return Ok(());

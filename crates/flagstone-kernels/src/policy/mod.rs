@@ -1,0 +1,22 @@
+//! The policies of kernels, by name, and the rules in which they differ from the default one.
+//!
+//! ```text
+//!   presets   "linux-6.5+order4" -> Policy
+//!   order     a0, a, least-waste             layout    2007, 2020, 2024
+//!   slab2007  the SLAB peer's own shape      sheaf     capacities of 7.0
+//! ```
+//!
+//! A rule is a value that a policy holds: the core asks it and does not know whose it is.
+#![forbid(unsafe_code)]
+
+mod layout;
+mod order;
+mod presets;
+mod sheaf;
+pub mod slab2007;
+
+#[cfg(all(test, not(loom)))]
+mod space_tests;
+
+pub use layout::{V2007, V2020, V2024};
+pub use presets::{BASES, KMALLOC, MODIFIERS, NameError, Named};
