@@ -10,6 +10,7 @@ mod launcher;
 mod lifecycle;
 mod pressure;
 mod profiles;
+mod programs;
 mod python;
 mod services;
 mod settings;
