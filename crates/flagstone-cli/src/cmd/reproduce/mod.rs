@@ -218,11 +218,17 @@ fn seeds(words: &[String]) -> Result<Vec<&'static str>, String> {
 }
 
 fn asks(seed: &str, effort: Effort) -> Vec<Ask> {
+    let mut asks = asks_of_cells(seed, effort);
+    if seed == "S0" {
+        asks.extend(pareto::asks(effort));
+    }
+    asks
+}
+
+/// Those of a document's tables, without pictures beside them.
+fn asks_of_cells(seed: &str, effort: Effort) -> Vec<Ask> {
     match seed {
-        "S0" => s0::asks(effort)
-            .into_iter()
-            .chain(pareto::asks(effort))
-            .collect(),
+        "S0" => s0::asks(effort),
         "S1" => s1::asks(effort),
         "S2" => s2::asks(effort),
         "S3" => s3::asks(effort),

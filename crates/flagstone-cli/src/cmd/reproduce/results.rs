@@ -5,9 +5,7 @@ use super::measured;
 use super::published::Published;
 use super::reasons;
 use super::sheet::{Cell, Sheet};
-use super::view::{
-    SCORE_HEADS, error, figure, maybe, measured_words, remarks, score_rows, verdict,
-};
+use super::view::{SCORE_HEADS, figure, maybe, measured_words, remarks, score_rows, verdict};
 use crate::source::machine::processor;
 use core::fmt::Write;
 use std::path::Path;
@@ -86,7 +84,8 @@ pub(super) fn markdown(sheet: &Sheet, quick: bool, beside: &Path) -> String {
             reasons::of(seed, sheet)
         );
         tables(&mut text, &cells);
-        worst(&mut text, &cells);
+        outside(&mut text, seed, sheet);
+        notes(&mut text, &cells);
     }
     targets(&mut text, sheet);
     measured_rows(&mut text, sheet);
@@ -205,31 +204,30 @@ fn short(cell: &Cell) -> String {
     )
 }
 
-/// The five cells farthest outside, and what cells say about themselves.
-fn worst(text: &mut String, cells: &[&Cell]) {
-    let mut outside: Vec<&&Cell> = cells
-        .iter()
-        .filter(|cell| cell.inside() == Some(false))
-        .collect();
-    let size = |cell: &Cell| cell.error().map_or(0.0, f64::abs);
-    outside.sort_by(|a, b| size(b).total_cmp(&size(a)));
-    if !outside.is_empty() {
-        let words: Vec<String> = outside
-            .iter()
-            .take(5)
-            .map(|cell| {
-                let known = &cell.published;
-                format!(
-                    "{} {} {} ({})",
-                    known.table,
-                    known.row,
-                    known.column,
-                    error(cell)
-                )
-            })
-            .collect();
-        let _ = writeln!(text, "\nFarthest outside: {}.", words.join("; "));
+/// Every cell that is outside, the farthest first, with the reason.
+fn outside(text: &mut String, seed: &str, sheet: &Sheet) {
+    let found = reasons::cells_outside(seed, sheet);
+    if found.is_empty() {
+        return;
     }
+    text.push_str("\n| outside | published | got | in tolerances | why |\n|---|--:|--:|--:|---|\n");
+    for (cell, far) in found {
+        let known = &cell.published;
+        let _ = writeln!(
+            text,
+            "| {}, {}, {} | {} | {} | {far:.1} | {} |",
+            known.table,
+            known.row,
+            known.column,
+            figure(known.value),
+            maybe(cell.got),
+            reasons::why(cell)
+        );
+    }
+}
+
+/// What cells say about themselves.
+fn notes(text: &mut String, cells: &[&Cell]) {
     let mut sheet = Sheet::new(&[]);
     sheet.cells = cells.iter().map(|cell| (*cell).clone()).collect();
     for (line, count, _) in remarks(&sheet) {

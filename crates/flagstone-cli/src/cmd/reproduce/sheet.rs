@@ -56,6 +56,19 @@ impl Accuracy {
         }
     }
 
+    /// How far `got` is from `published`, in tolerances: above one is outside.
+    pub(super) fn distance(self, published: f64, got: f64) -> f64 {
+        let away = (got - published).abs();
+        match self {
+            Self::Exact if away == 0.0 => 0.0,
+            Self::Exact => f64::INFINITY,
+            Self::Points(points) => away / points.min(published.abs() / 2.0),
+            Self::Percent(percent) => away / (published.abs() * percent / 100.0),
+            Self::Factor(_) if got <= 0.0 => f64::INFINITY,
+            Self::Factor(factor) => (got / published).ln().abs() / factor.ln(),
+        }
+    }
+
     /// Set on this day, before the first result of its row was seen.
     pub(super) const fn blind(self, on: &'static str) -> Stated {
         Stated {

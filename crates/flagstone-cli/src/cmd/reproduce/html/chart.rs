@@ -5,7 +5,8 @@
 //!                    └──► description, table: for readers without a picture
 //! ```
 //!
-//! Places stand at whole numbers and series a little beside each other: error bars do not hide.
+//! Lines have their points on the ticks of their places. Points that no line joins stand a little beside
+//! each other, so that error bars do not hide.
 
 use crate::cmd::reproduce::view::figure;
 use crate::html::chart::{COLOURS, drawing, look};
@@ -99,8 +100,13 @@ impl Chart {
                 let Some((value, sd)) = point else { continue };
                 let bar = sd.filter(|sd| *sd > 0.0);
                 let spread = bar.map_or(String::new(), |sd| format!(" ± {}", figure(sd)));
+                let aside = if line.joined {
+                    0.0
+                } else {
+                    (index as f64 - middle) * 0.06
+                };
                 rows.push(json!({
-                    "at": at as f64 + (index as f64 - middle) * 0.06,
+                    "at": at as f64 + aside,
                     "value": value,
                     "low": bar.map(|sd| if self.log { (value - sd).max(value / 10.0) } else { value - sd }),
                     "high": bar.map(|sd| value + sd),
@@ -327,22 +333,50 @@ impl Spot {
     }
 }
 
-/// Points in a plane, each with its number beside it where there is room; [`numbered`] says which
-/// is which. In Vega itself, whose labels keep out of each other's way.
+/// Numbers in order, neighbours as a range: `1–3, 7`.
+fn ranges(numbers: &[usize]) -> String {
+    let runs = numbers.chunk_by(|one, next| one + 1 == *next);
+    let words = runs.map(|run| match run {
+        [one] => one.to_string(),
+        [one, .., last] => format!("{one}–{last}"),
+        [] => String::new(),
+    });
+    words.collect::<Vec<_>>().join(", ")
+}
+
+/// The places of spots and who is there: policies that are the same in a plane share a point.
+fn shared(spots: &[Spot]) -> Vec<Vec<usize>> {
+    let mut places: Vec<Vec<usize>> = Vec::new();
+    for (index, spot) in spots.iter().enumerate() {
+        let here = |place: &&mut Vec<usize>| {
+            let first = &spots[place[0]];
+            first.x == spot.x && first.y == spot.y
+        };
+        match places.iter_mut().find(here) {
+            Some(place) => place.push(index),
+            None => places.push(vec![index]),
+        }
+    }
+    places
+}
+
+/// Points in a plane, each with its number beside it where there is room, or with all numbers of those that
+/// share it; [`numbered`] says which is which. In Vega itself, whose labels keep out of each other's way.
 pub(super) fn plane(id: &str, title: &str, units: [&str; 2], spots: &[Spot]) -> String {
     let words: Vec<String> = spots.iter().map(|spot| spot.words(units)).collect();
     let words = words.join("; ");
-    let rows: Vec<Value> = spots
-        .iter()
-        .enumerate()
-        .map(|(index, spot)| {
-            json!({
-                "x": spot.x, "y": spot.y, "number": (index + 1).to_string(),
-                "colour": COLOURS[spot.style % 7], "shape": shape(spot.style, false),
-                "words": spot.words(units)
-            })
+    let point = |who: Vec<usize>| {
+        let numbers: Vec<usize> = who.iter().map(|index| index + 1).collect();
+        let words: Vec<String> = who.iter().map(|index| spots[*index].words(units)).collect();
+        let own = who.iter().find(|index| spots[**index].style == OWN);
+        let spot = &spots[*own.unwrap_or(&who[0])];
+        json!({
+            "x": spot.x, "y": spot.y, "number": ranges(&numbers),
+            "colour": COLOURS[spot.style % 7], "shape": shape(spot.style, false),
+            "words": words.join("; ")
         })
-        .collect();
+    };
+    let rows: Vec<Value> = shared(spots).into_iter().map(point).collect();
     let scale = |name: &str, range: &str| {
         let domain = json!({ "data": "spots", "field": name });
         json!({ "name": name, "type": "linear", "domain": domain, "range": range, "nice": true,
@@ -457,4 +491,56 @@ pub(super) fn map(
         ]
     });
     drawing(id, "vega-lite", title, &words, &spec)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chart(joined: bool) -> Chart {
+        let series = |name: &str| Series {
+            name: name.into(),
+            style: 1,
+            published: false,
+            points: vec![Some((1.0, Some(0.5))), None, Some((3.0, None))],
+            joined,
+        };
+        Chart {
+            id: "x".into(),
+            title: "x".into(),
+            unit: "x".into(),
+            across: "x",
+            places: ["a", "b", "c"].map(String::from).to_vec(),
+            series: vec![series("one"), series("other")],
+            log: false,
+        }
+    }
+
+    #[test]
+    fn points_of_lines_stand_on_the_ticks_of_their_places_and_single_ones_beside_each_other() {
+        let at = |joined| -> Vec<f64> {
+            let rows = chart(joined).rows();
+            rows.iter().map(|row| row["at"].as_f64().unwrap()).collect()
+        };
+        assert_eq!(at(true), [0.0, 2.0, 0.0, 2.0]);
+        let aside = at(false);
+        assert!(aside[0] < 0.0 && aside[2] > 0.0, "{aside:?}");
+    }
+
+    #[test]
+    fn policies_that_are_the_same_share_a_point_and_its_number() {
+        let spot = |x, style| Spot {
+            name: format!("policy {x}"),
+            x,
+            y: 1.0,
+            style,
+        };
+        let spots = [1.0, 2.0, 2.0, 2.0, 1.0].map(|x| spot(x, if x > 1.0 { 1 } else { OWN }));
+        assert_eq!(shared(&spots), [vec![0, 4], vec![1, 2, 3]]);
+        assert_eq!(ranges(&[1, 5]), "1, 5");
+        assert_eq!(ranges(&[2, 3, 4]), "2–4");
+        let drawn = plane("x", "x", ["MiB", "1/s"], &spots);
+        let number = |text: &str| drawn.contains(&format!("\"number\":\"{text}\""));
+        assert!(number("1, 5") && number("2–4") && !number("3"), "{drawn}");
+    }
 }

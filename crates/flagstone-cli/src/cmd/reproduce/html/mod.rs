@@ -111,9 +111,11 @@ pub(super) fn page(sheet: &Sheet, quick: bool) -> String {
         }
         let _ = write!(
             page,
-            "<details><summary>What misses, and why</summary><p class='note'>{}</p></details>",
+            "<details><summary>What misses, and why</summary><p class='note'>{}</p>",
             escape(&reasons::of(seed, sheet))
         );
+        outside(&mut page, sheet, seed);
+        page.push_str("</details>");
         cells(&mut page, sheet, seed);
         page.push_str("</section>");
     }
@@ -143,6 +145,26 @@ fn contents(page: &mut String, sheet: &Sheet) {
          <li><a href='#measured'>Measured on real threads</a></li>\
          <li><a href='#settings'>Settings</a></li></ul></nav>",
     );
+}
+
+/// The cells that are outside, the farthest first, with the reason.
+fn outside(page: &mut String, sheet: &Sheet, seed: &str) {
+    let heads = ["cell", "published", "got", "in tolerances", "why"];
+    open_table(page, &format!("Outside in {seed}"), &heads);
+    for (cell, far) in reasons::cells_outside(seed, sheet) {
+        let known = &cell.published;
+        let _ = write!(
+            page,
+            "<tr><th scope='row'>{}, {}, {}</th><td>{}</td><td>{}</td><td>{far:.1}</td><td class='t'>{}</td></tr>",
+            escape(&known.table),
+            escape(&known.row),
+            escape(&known.column),
+            view::figure(known.value),
+            view::maybe(cell.got),
+            escape(reasons::why(cell))
+        );
+    }
+    close_table(page);
 }
 
 /// Every cell of a document, folded away.
