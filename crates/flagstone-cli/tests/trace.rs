@@ -280,14 +280,19 @@ fn kernel_events_are_imported_and_missing_frees_are_inferred() {
     assert!(text(&output.stderr).contains("no kmem event"));
 }
 
+/// The document that a command printed.
+fn document(output: &std::process::Output) -> Value {
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("a document")
+}
+
 #[test]
 fn a_trace_of_threads_replays_whole_on_every_allocator() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("threads.fst");
     let trace = threads(&file);
     let output = flagstone(&["replay", lossless(&file), "--runs", "1", "--json=-"]);
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let document: Value = serde_json::from_slice(&output.stdout).expect("a document");
+    let document = document(&output);
     assert_eq!(document["schema"], "flagstone.replay/1");
     // Every event, and a start for each thread but the first.
     assert_eq!(
@@ -350,8 +355,7 @@ fn a_block_that_three_threads_use_is_used_in_their_order() {
     event(3, free(0x2000));
     writer.finish().unwrap();
     let output = flagstone(&["replay", lossless(&file), "--runs", "1", "--json=-"]);
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let document: Value = serde_json::from_slice(&output.stdout).expect("a document");
+    let document = document(&output);
     assert_eq!(document["unknown_frees"], 0);
     assert_eq!(document["rows"][0]["refused"], 0);
 }
@@ -455,32 +459,97 @@ fn memory_of_a_replay_does_not_grow_with_the_trace() {
 }
 
 #[test]
-fn a_full_disk_ends_a_replay_with_one_line() {
+fn a_trace_longer_than_its_file_is_replayed_in_windows() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("threads.fst");
+    let trace = threads(&file);
+    for pace in ["fast", "together"] {
+        let words = ["--runs", "1", "--json=-", "--spool", "16K", "--pace", pace];
+        let output = flagstone(&[&["replay", lossless(&file)], &words[..]].concat());
+        let document: Value = serde_json::from_slice(&output.stdout).expect("a document");
+        let figure = |name: &str| document[name].as_u64().unwrap();
+        assert_eq!(figure("operations"), trace.events + trace.threads - 1);
+        assert_eq!(figure("peak_live_bytes"), trace.peak);
+    }
+}
+
+#[test]
+fn pages_of_a_block_are_known_although_they_were_found_windows_later() {
+    use flagstone_trace::{Event, Request};
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("large.fst");
+    let mut writer = writer(&file);
+    let mut time = 0;
+    let mut event = |event: &Event| {
+        time += 10;
+        writer.event(id(1), 1, time, event).unwrap();
+    };
+    let mut request = Request {
+        size: 64 << 20,
+        ..Request::default()
+    };
+    let address = 1 << 30;
+    event(&Event::Alloc { address, request });
+    request.size = 64;
+    for address in [0x1000; 10_000] {
+        event(&Event::Alloc { address, request });
+        event(&Event::Free { address });
+    }
+    event(&Event::Touched { bytes: 4096 });
+    event(&Event::Free { address });
+    writer.finish().unwrap();
+    let mut args = vec!["replay", lossless(&file)];
+    args.extend("--runs 1 --json=- --spool 64K".split(' '));
+    let document = document(&flagstone(&args));
+    for row in document["rows"].as_array().unwrap() {
+        let peak = row["peak_rss_bytes"]["median"].as_f64().unwrap();
+        assert!(peak < f64::from(32 << 20), "{row}");
+    }
+}
+
+/// Replays a trace of so many pairs with its temporary file on a disk of so many KiB; none if that needs rights.
+fn on_disk(kib: u32, count: u64) -> Option<std::process::Output> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("pairs.fst");
-    pairs(&file, 10_000);
-    let disk = folder.path().join("disk");
-    std::fs::create_dir(&disk).unwrap();
-    let disk = lossless(&disk);
-    let mount = format!("mount -t tmpfs -o size=64k none {disk} && ");
+    pairs(&file, count);
+    let mount = format!(
+        "mount -t tmpfs -o size={kib}k none {}",
+        folder.path().display()
+    );
     let within = |line: &str| {
         Command::new("unshare")
-            .args(["-m", "sh", "-c", &format!("{mount}{line}"), PLAN[0]])
-            .arg(&file)
-            .env("TMPDIR", disk)
+            .args(["-m", "sh", "-c", line, PLAN[0], lossless(&file)])
+            .env("TMPDIR", folder.path())
             .output()
     };
-    if !within("true").is_ok_and(|output| output.status.success()) {
-        return eprintln!("skipped: a full disk: unshare and mount need root");
+    if !within(&mount).is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: a small disk: unshare and mount need root");
+        return None;
     }
-    let output = within("exec \"$0\" replay \"$1\" --runs 1").unwrap();
+    let line = format!("exec 3<\"$1\"; {mount}; exec \"$0\" replay /dev/fd/3 --runs 1 --json=-");
+    Some(within(&line).unwrap())
+}
+
+#[test]
+fn a_trace_larger_than_the_disk_is_replayed() {
+    // Its operations take 12 MiB.
+    let Some(output) = on_disk(4096, 400_000) else {
+        return;
+    };
+    let document = document(&output);
+    assert_eq!(document["operations"].as_u64(), Some(800_000));
+}
+
+#[test]
+fn a_full_disk_ends_a_replay_with_one_line() {
+    let Some(output) = on_disk(64, 10_000) else {
+        return;
+    };
     let told = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{told}");
     assert_eq!(told.lines().count(), 1, "{told}");
-    assert!(
-        told.contains("No space") && told.contains("TMPDIR"),
-        "{told}"
-    );
+    assert!(told.contains("No space"), "{told}");
+    assert!(told.contains("TMPDIR"), "{told}");
 }
 
 #[test]
@@ -507,8 +576,7 @@ fn a_replay_has_the_memory_of_the_program_beside_it() {
     ];
     words.extend(command);
     let output = flagstone(&words);
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let document: Value = serde_json::from_slice(&output.stdout).expect("a document");
+    let document = document(&output);
     assert_eq!(document["schema"], "flagstone.beside/1");
     let rows = document["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 2);

@@ -9,7 +9,7 @@
 //! Both are memory of the allocator alone, counted page by page in the same way (`flagstone_trace::resident`).
 //! The axis is progress: the share of the operations done, which does not depend on speed.
 
-use super::compile::{self, Compiled};
+use super::compile::{self, About, Compiled};
 use super::figures::Figure;
 use super::measure::{self, Run};
 use super::view::mib;
@@ -86,7 +86,7 @@ pub fn run(
         for (allocator, pairs) in allocators.iter().zip(&mut pairs) {
             let named = |why: String| finding(format!("{}: {why}", allocator.name));
             let own = program(args, allocator).map_err(named)?;
-            let run = measure::play(compiled, allocator, pace).map_err(named)?;
+            let run = measure::play(recorded, compiled, allocator, pace).map_err(named)?;
             pairs.push(pair(&own, &run, compiled).map_err(named)?);
             bar.inc(1);
         }
@@ -114,7 +114,7 @@ pub fn run(
 }
 
 /// Runs the command on an allocator, with the recorder.
-fn program(args: &Args, allocator: &Allocator) -> Result<Compiled, String> {
+fn program(args: &Args, allocator: &Allocator) -> Result<About, String> {
     let io = |error: std::io::Error| error.to_string();
     let file = tempfile::NamedTempFile::with_prefix("flagstone-beside-").map_err(io)?;
     let mut command = Command::new(std::env::current_exe().map_err(io)?);
@@ -136,10 +136,10 @@ fn program(args: &Args, allocator: &Allocator) -> Result<Compiled, String> {
         return Err(format!("the command ended with {ended}"));
     }
     let trace = Trace::open(file.path()).map_err(|error| error.to_string())?;
-    compile::compile(&trace, None).map_err(|why| why.to_string())
+    compile::survey(&trace, None).map_err(|why| why.to_string())
 }
 
-fn pair(own: &Compiled, run: &Run, compiled: &Compiled) -> Result<Pair, String> {
+fn pair(own: &About, run: &Run, compiled: &Compiled) -> Result<Pair, String> {
     let Some(last) = own.own.last() else {
         return Err("the recorder could not look at the program's memory (no /proc?)".into());
     };
@@ -152,7 +152,7 @@ fn pair(own: &Compiled, run: &Run, compiled: &Compiled) -> Result<Pair, String> 
 }
 
 /// A curve of bytes over the trace's time as a curve over the operations done, at equal distances.
-fn over_progress(curve: &[(u64, u64)], of: &Compiled) -> Vec<f64> {
+fn over_progress(curve: &[(u64, u64)], of: &About) -> Vec<f64> {
     let all = of.head.ops.max(1) as f64;
     let points: Vec<(f64, f64)> = curve
         .iter()

@@ -12,16 +12,18 @@
 //! One pass; memory goes with the live blocks and the number of threads, not with the trace's length.
 
 use super::ancestry;
-use super::program::{Head, Op, SAMPLES_MAX, Sample, kind};
-use super::segments::{At, Segments};
-use crate::outfile;
-use flagstone_trace::index::StreamId;
+use super::feed::{Feed, Plan};
+use super::file::{free_bytes, reserve, write_head};
+use super::program::{Head, Op, SAMPLES_MAX, SEGMENT, STEP, Sample, kind};
+use super::segments::{At, Late, Segments};
+use crate::{outfile, terminal};
+use flagstone_trace::index::{Stream, StreamId};
 use flagstone_trace::{Error, Event, Request, Trace};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs::File;
 use std::io;
+use std::ops::Deref;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 /// Free slots that wait before one is used again.
@@ -43,14 +45,39 @@ const WINDOWS: u64 = 1000;
 /// They need not be nearer: a thread's turn on a busy processor takes longer.
 const WINDOW_NS_MIN: u64 = 100_000;
 
+/// Bytes of operations in a window of a program that does not fit its file. Why: sixteen million operations, made in
+/// some seconds, and small enough to stay in the system's memory.
+const WINDOW_BYTES: u64 = 256 << 20;
+
+/// Bytes of a program that is kept whole, at most, where --spool says nothing.
+const WHOLE_BYTES: u64 = 8 << 30;
+
 /// A compiled trace.
 pub struct Compiled {
     /// The program: a file without a name, so that a killed command leaves nothing behind.
     pub file: File,
+    /// How it is made anew for each run; none if the file has it whole.
+    pub plan: Option<Plan>,
+    /// What it is.
+    pub about: About,
+}
+
+impl Deref for Compiled {
+    type Target = About;
+
+    fn deref(&self) -> &About {
+        &self.about
+    }
+}
+
+/// What one pass over a trace tells.
+pub struct About {
     /// The head as written.
     pub head: Head,
     /// The process that was chosen.
     pub process: u32,
+    /// The program that it ran.
+    image: u32,
     /// Live bytes over the trace's time: nanoseconds, bytes.
     pub live: Vec<(u64, u64)>,
     /// The most bytes live at once.
@@ -88,6 +115,10 @@ pub struct Own {
 pub enum Why {
     Trace(Error),
     Io(io::Error),
+    /// Bytes that the program needs, and that are free.
+    NoRoom(u64, u64),
+    /// Longer than was asked for: no line for users.
+    Long,
     NoEvents,
     NoProcess(u32, Vec<u32>),
 }
@@ -101,6 +132,14 @@ impl std::fmt::Display for Why {
                 "the program made of it, in {}: {error}; TMPDIR names another folder",
                 outfile::spool_folder().display()
             ),
+            Self::NoRoom(needs, free) => write!(
+                out,
+                "No space for the program made of it: it needs {} in {}, where {} are free; TMPDIR names another folder",
+                terminal::size(*needs),
+                outfile::spool_folder().display(),
+                terminal::size(*free)
+            ),
+            Self::Long => write!(out, "it is longer than its file may be"),
             Self::NoEvents => write!(out, "no allocation in it to replay"),
             Self::NoProcess(wanted, known) => {
                 write!(out, "no process {wanted} in it; it has {known:?}")
@@ -121,12 +160,68 @@ impl From<io::Error> for Why {
     }
 }
 
-/// Compiles one process of a trace.
+/// What a process of a trace did, without a program.
 ///
 /// # Errors
 /// See [`Why`].
-pub fn compile(trace: &Trace, process: Option<u32>) -> Result<Compiled, Why> {
-    let (process, image) = choose(trace, process)?;
+pub fn survey(trace: &Trace, process: Option<u32>) -> Result<About, Why> {
+    let chosen = choose(trace, process)?;
+    let work = pass(trace, chosen, Segments::measured(WINDOW_BYTES), u64::MAX)?;
+    Ok(work.finish(chosen)?.about)
+}
+
+/// Compiles one process of a trace into a temporary file of at most `spool` bytes of operations.
+///
+/// # Errors
+/// See [`Why`].
+pub fn compile(trace: &Trace, process: Option<u32>, spool: Option<u64>) -> Result<Compiled, Why> {
+    let chosen = choose(trace, process)?;
+    let file = outfile::spool()?;
+    let free = free_bytes(&file)?;
+    let most = spool.unwrap_or(WHOLE_BYTES.min(free / 2));
+    let own = |stream: &&Stream| (stream.id.process, stream.id.image) == chosen;
+    let events: u64 = trace
+        .streams()
+        .iter()
+        .filter(own)
+        .map(|one| one.events)
+        .sum();
+    if events.saturating_mul(STEP as u64) <= most {
+        match pass(trace, chosen, Segments::whole(file.try_clone()?), most) {
+            Ok(work) => {
+                let made = work.finish(chosen)?;
+                let needs = made.about.head.bytes - made.about.head.slots_at;
+                return made.into_compiled(file, needs, None);
+            }
+            Err(Why::Long) => file.set_len(0)?,
+            Err(why) => return Err(why),
+        }
+    }
+    let window_bytes = WINDOW_BYTES.min(most).max(SEGMENT as u64);
+    let work = pass(trace, chosen, Segments::measured(window_bytes), u64::MAX)?;
+    let made = work.finish(chosen)?;
+    let needs = made.about.head.bytes;
+    made.into_compiled(file, needs, Some(window_bytes))
+}
+
+/// Makes a program again for a player that waits for it.
+///
+/// # Errors
+/// See [`Why`]; a broken pipe if the player has ended.
+pub fn feed(trace: &Trace, compiled: &Compiled, feed: Feed, window_bytes: u64) -> Result<(), Why> {
+    let chosen = (compiled.process, compiled.image);
+    let work = pass(trace, chosen, Segments::fed(feed, window_bytes), u64::MAX)?;
+    work.segments.finish()?;
+    Ok(())
+}
+
+/// Reads a process of the trace from its beginning to its end; [`Why::Long`] if a window has more bytes than `most`.
+fn pass(
+    trace: &Trace,
+    (process, image): (u32, u32),
+    segments: Segments,
+    most: u64,
+) -> Result<Work, Why> {
     let own = |id: StreamId| (id.process, id.image) == (process, image);
     let parents = ancestry::of(trace, process, image);
     let until = |id: StreamId| {
@@ -140,7 +235,7 @@ pub fn compile(trace: &Trace, process: Option<u32>) -> Result<Compiled, Why> {
         image,
         stream: 1,
     };
-    let mut work = Work::new()?;
+    let mut work = Work::new(segments);
     let mut merged = trace.merged(|stream| own(stream.id) || stream.times.0 < until(stream.id));
     let mut zero = None;
     while let Some((time, stream, event)) = merged.next()? {
@@ -155,8 +250,12 @@ pub fn compile(trace: &Trace, process: Option<u32>) -> Result<Compiled, Why> {
         {
             work.event(0, first, &event)?;
         }
+        work.segments.cut_if_full()?;
+        if work.segments.bytes() > most {
+            return Err(Why::Long);
+        }
     }
-    work.finish(process)
+    Ok(work)
 }
 
 fn choose(trace: &Trace, wanted: Option<u32>) -> Result<(u32, u32), Why> {
@@ -226,15 +325,17 @@ struct Work {
     touches: u64,
     /// Streams whose threads have ended.
     over: HashSet<usize>,
+    /// How many of them a new thread waits for.
+    ended: u64,
     /// The last event's time.
     last_ns: u64,
     own: Vec<Own>,
 }
 
 impl Work {
-    fn new() -> Result<Self, Why> {
-        Ok(Self {
-            segments: Segments::new(outfile::spool()?),
+    fn new(segments: Segments) -> Self {
+        Self {
+            segments,
             numbers: HashMap::new(),
             before: 0,
             live: HashMap::new(),
@@ -251,9 +352,10 @@ impl Work {
             progress_every: 1,
             touches: 0,
             over: HashSet::new(),
+            ended: 0,
             last_ns: 0,
             own: Vec::new(),
-        })
+        }
     }
 
     fn event(&mut self, ns: u64, id: StreamId, event: &Event) -> Result<(), Why> {
@@ -287,7 +389,9 @@ impl Work {
             Event::Resident { heap, other } => self.own.push(Own { ns, heap, other }),
             Event::Extent { address, bytes } => self.extent(ns, stream, address, bytes)?,
             Event::Exit => {
-                self.over.insert(stream);
+                if self.over.insert(stream) && !self.segments.goes_on(stream) {
+                    self.ended += 1;
+                }
                 let op = Op {
                     ns,
                     kind: kind::EXIT,
@@ -356,12 +460,11 @@ impl Work {
         if number > 0 {
             let ended = match self.over.contains(&self.before) {
                 true => 0,
-                false => self.over.len() as u64,
+                false => self.ended,
             };
             let op = Op {
                 ns,
                 size: ended,
-                touch: ended,
                 slot: number as u32,
                 kind: kind::SPAWN,
                 ..Op::default()
@@ -518,11 +621,11 @@ impl Work {
         self.curve.last().map_or(0, |last| last.0) / (2 * CURVE)
     }
 
-    fn finish(self, process: u32) -> Result<Compiled, Why> {
+    fn finish(self, (process, image): (u32, u32)) -> Result<Made, Why> {
         if self.ops == 0 {
             return Err(Why::NoEvents);
         }
-        let (file, tables) = self.segments.finish()?;
+        let (tables, last, late) = self.segments.finish()?;
         let mut head = Head {
             slots: u64::from(self.slots),
             ops: self.ops,
@@ -533,59 +636,50 @@ impl Work {
         };
         head.samples_at = head.slots_at + head.slots * 8;
         head.bytes = head.samples_at + SAMPLES_MAX * size_of::<Sample>() as u64;
-        write_head(&file, &head)?;
-        Ok(Compiled {
-            file,
+        let about = About {
             head,
             process,
+            image,
             live: self.curve,
             peak_live: self.peak,
             progress: self.progress,
             own: self.own,
             unknown: self.unknown,
             missing: self.moving.len() as u64,
-        })
+        };
+        Ok(Made { about, last, late })
     }
 }
 
-/// The head's words, in order.
-pub fn head_words(head: &Head) -> [u64; 18] {
-    [
-        head.bytes,
-        head.streams,
-        head.streams_at,
-        head.segments,
-        head.segments_at,
-        head.slots,
-        head.slots_at,
-        head.samples_at,
-        head.ops,
-        head.sample_every,
-        head.touches,
-        head.window_ns,
-        head.samples,
-        head.run_ns,
-        head.base_bytes,
-        head.faults,
-        head.cpu_ns,
-        head.refused,
-    ]
+/// What a pass leaves.
+struct Made {
+    about: About,
+    last: Vec<u64>,
+    late: Vec<Late>,
 }
 
-/// Writes the head, and zeroes what a run left behind.
-pub fn write_head(file: &File, head: &Head) -> io::Result<()> {
-    let bytes: Vec<u8> = head_words(head)
-        .iter()
-        .flat_map(|word| word.to_ne_bytes())
-        .collect();
-    file.write_all_at(&bytes, 0)?;
-    file.set_len(head.slots_at)?;
-    file.set_len(head.bytes)?;
-    // A player writes there through a mapping, which could not say that the disk is full.
-    let (at, bytes) = (head.slots_at as i64, (head.bytes - head.slots_at) as i64);
-    // SAFETY: an open file.
-    match unsafe { libc::posix_fallocate(file.as_raw_fd(), at, bytes) } {
-        0 => Ok(()),
-        error => Err(io::Error::from_raw_os_error(error)),
+impl Made {
+    /// Lays out the file, of which `needs` bytes are not written yet.
+    fn into_compiled(
+        self,
+        file: File,
+        needs: u64,
+        window_bytes: Option<u64>,
+    ) -> Result<Compiled, Why> {
+        let free = free_bytes(&file)?;
+        if needs > free {
+            return Err(Why::NoRoom(needs, free));
+        }
+        let Self { about, last, late } = self;
+        if window_bytes.is_some() {
+            reserve(&file, 0, about.head.slots_at)?;
+        }
+        write_head(&file, &about.head)?;
+        let plan = window_bytes.map(|window_bytes| Plan {
+            window_bytes,
+            last,
+            late,
+        });
+        Ok(Compiled { file, plan, about })
     }
 }

@@ -27,7 +27,7 @@ pub struct Confirmed {
 /// One line.
 pub fn confirm(file: &Path, conf: &str, runs: u32) -> Result<Confirmed, String> {
     let trace = flagstone_trace::Trace::open(file).map_err(|error| error.to_string())?;
-    let compiled = compile::compile(&trace, None).map_err(|why| why.to_string())?;
+    let compiled = compile::compile(&trace, None, None).map_err(|why| why.to_string())?;
     let chosen = choose_allocators(&[FLAGSTONE.to_owned()])?;
     let allocator = chosen.first().ok_or("no library")?;
     let (mut plain, mut tuned) = (Vec::new(), Vec::new());
@@ -36,7 +36,7 @@ pub fn confirm(file: &Path, conf: &str, runs: u32) -> Result<Confirmed, String> 
         for turn in 0..2 {
             let with = (round + turn) % 2 == 1;
             let conf = if with { conf } else { "" };
-            let run = measure::play_with(&compiled, allocator, Pace::Fast, conf)?;
+            let run = measure::play_with(&trace, &compiled, allocator, Pace::Fast, conf)?;
             if with { &mut tuned } else { &mut plain }.push(run);
         }
     }

@@ -1,10 +1,16 @@
 //! Starting a player and reading what it left.
 
-use super::compile::{Compiled, head_words, write_head};
+use super::compile::{self, Compiled};
+use super::feed::{self, Feed, Plan};
+use super::file::{HEAD_WORDS, head_words, write_head};
 use super::program::{Head, Sample};
 use super::{PLAYER, Pace};
 use crate::cmd::bench::{Allocator, command_on, finish_command};
+use flagstone_trace::Trace;
 use std::os::unix::fs::FileExt;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What one run came to.
 #[derive(Clone, Debug, Default)]
@@ -40,8 +46,13 @@ impl Run {
 ///
 /// # Errors
 /// A line that says why the run failed.
-pub fn play(compiled: &Compiled, allocator: &Allocator, pace: Pace) -> Result<Run, String> {
-    play_with(compiled, allocator, pace, "")
+pub fn play(
+    trace: &Trace,
+    compiled: &Compiled,
+    allocator: &Allocator,
+    pace: Pace,
+) -> Result<Run, String> {
+    play_with(trace, compiled, allocator, pace, "")
 }
 
 /// The same with settings of the library (`FLAGSTONE_CONF`), none if empty.
@@ -49,6 +60,7 @@ pub fn play(compiled: &Compiled, allocator: &Allocator, pace: Pace) -> Result<Ru
 /// # Errors
 /// As [`play`].
 pub fn play_with(
+    trace: &Trace,
     compiled: &Compiled,
     allocator: &Allocator,
     pace: Pace,
@@ -64,7 +76,10 @@ pub fn play_with(
     if !conf.is_empty() {
         command.env("FLAGSTONE_CONF", conf);
     }
-    finish_command(command)?;
+    match &compiled.plan {
+        None => finish_command(command).map(drop)?,
+        Some(plan) => fed(trace, compiled, plan, command)?,
+    }
     let head = read_head(compiled).map_err(io)?;
     let samples = read_samples(compiled, &head).map_err(io)?;
     let end = samples.last().map_or(0, |sample| sample.bytes);
@@ -87,8 +102,33 @@ pub fn play_with(
     })
 }
 
+/// Runs a player and makes the program's windows for it meanwhile.
+fn fed(trace: &Trace, compiled: &Compiled, plan: &Plan, command: Command) -> Result<(), String> {
+    let ended = Arc::new(AtomicBool::new(false));
+    let file = compiled.file.try_clone();
+    let feed = file.and_then(|file| Feed::new(file, compiled.head, plan.clone(), ended.clone()));
+    let feed = feed.map_err(|error| error.to_string())?;
+    std::thread::scope(|scope| {
+        let player = scope.spawn(|| {
+            let played = finish_command(command);
+            ended.store(true, Ordering::Release);
+            played
+        });
+        let fed = compile::feed(trace, compiled, feed, plan.window_bytes);
+        let stopped = ended.load(Ordering::Acquire);
+        if fed.is_err() && !stopped {
+            feed::give_up(&compiled.file).map_err(|error| error.to_string())?;
+        }
+        let played = player.join().map_err(|_| "the player's thread")?;
+        match fed {
+            Err(why) if !stopped => Err(why.to_string()),
+            _ => played.map(drop),
+        }
+    })
+}
+
 fn read_head(compiled: &Compiled) -> std::io::Result<Head> {
-    let mut bytes = [0; 18 * 8];
+    let mut bytes = [0; HEAD_WORDS * 8];
     compiled.file.read_exact_at(&mut bytes, 0)?;
     let mut words = head_words(&Head::default());
     for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {

@@ -3,6 +3,7 @@
 //! ```text
 //!   trace ─ compile ─► program (a file: operations by thread, slots, live bytes over time)
 //!                        │ mapped by
+//!                        │ or made again for each run, window by window, if it is too long (feed)
 //!   measure ─ starts ─► player, a process with the allocator preloaded ─► samples in that file
 //!                        │
 //!   figures, view, html  time, peak and mean resident memory, faults
@@ -12,7 +13,9 @@ mod ancestry;
 mod beside;
 mod compile;
 mod confirm;
+mod feed;
 mod figures;
+mod file;
 mod html;
 mod measure;
 mod player;
@@ -64,6 +67,10 @@ pub struct Args {
     /// The process to replay, where the trace has several [default: the one with most events]
     #[arg(long, value_name = "PID")]
     process: Option<u32>,
+    /// Bytes of operations in the temporary file at most (k, M, G); longer traces are read again for each run,
+    /// in windows of 256M at most [default: half of what is free in TMPDIR, else /var/tmp; at most 8G]
+    #[arg(long, value_name = "SIZE", value_parser = crate::cmd::record::size)]
+    spool: Option<u64>,
     /// Write the figures as one JSON document to this file, or to standard output (`-`)
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-", require_equals = true)]
     json: Option<PathBuf>,
@@ -139,7 +146,7 @@ pub fn run(args: &Args) -> Outcome {
     let allocators =
         choose_allocators(&wanted).map_err(|line| Failure::Usage(format!("replay: {line}")))?;
     if args.beside {
-        let compiled = compile::compile(&recorded, args.process)
+        let compiled = compile::compile(&recorded, args.process, args.spool)
             .map_err(|why| Failure::Usage(format!("replay: {}: {why}", args.file.display())))?;
         return beside::run(args, pace, &recorded, &compiled, &allocators);
     }
@@ -147,13 +154,13 @@ pub fn run(args: &Args) -> Outcome {
         allocators.len() as u64 * u64::from(args.runs) + 1,
         "replay {bar:30} {pos}/{len} {left}",
     );
-    let compiled = compile::compile(&recorded, args.process)
+    let compiled = compile::compile(&recorded, args.process, args.spool)
         .map_err(|why| Failure::Usage(format!("replay: {}: {why}", args.file.display())))?;
     bar.inc(1);
     let mut runs = Vec::new();
     for round in 0..args.runs {
         for allocator in &allocators {
-            let played = measure::play(&compiled, allocator, pace);
+            let played = measure::play(&recorded, &compiled, allocator, pace);
             let run = played.map_err(|why| {
                 Failure::Finding(format!(
                     "replay: {}, run {}: {why}",

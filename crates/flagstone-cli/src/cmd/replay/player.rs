@@ -5,17 +5,21 @@
 //! measured is the memory of the allocator: all of the process's own but data of the executable and its
 //! libraries, and stacks.
 
-use super::Pace;
 use super::program::{Head, Op, SAMPLES_MAX, SEGMENT, Sample, Segment, StreamHead, kind};
+use super::{Pace, feed};
 use flagstone_trace::resident::{self, Scratch};
 use std::cell::Cell;
 use std::fs::{File, OpenOptions};
+use std::mem::offset_of;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+/// Seconds without a new segment of a thousand operations after which a run is killed. Not with the trace's own pauses.
+const STUCK_S: u32 = 600;
 
 /// Rounds of waiting for another thread before the processor is given up.
 const SPINS: u32 = 64;
@@ -46,6 +50,10 @@ struct Run {
     never: (Mutex<()>, Condvar),
     refused: AtomicU64,
     done: AtomicU64,
+    /// When the last thread went to sleep for want of a window, after the start; zero while one is played.
+    idle_at: AtomicU64,
+    /// Nanoseconds of all such waits.
+    stalled: AtomicU64,
     page: u64,
     /// Nanoseconds of the thread that spent most on samples.
     longest_look: AtomicU64,
@@ -84,6 +92,12 @@ pub fn play(file: &Path, pace: Pace) -> Result<(), String> {
         .open(file)
         .map_err(told)?;
     let program = map(&file).map_err(told)?;
+    // A player lives no longer than its command, and as long as its trace.
+    // SAFETY: neither call has obligations.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        libc::alarm(if pace == Pace::Real { 0 } else { STUCK_S });
+    }
     let head = program.head();
     // SAFETY: sysconf with a valid name has no obligations.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64;
@@ -98,11 +112,14 @@ pub fn play(file: &Path, pace: Pace) -> Result<(), String> {
         never: (Mutex::new(()), Condvar::new()),
         refused: AtomicU64::new(0),
         done: AtomicU64::new(0),
+        idle_at: AtomicU64::new(0),
+        stalled: AtomicU64::new(0),
         page,
         longest_look: AtomicU64::new(0),
         looked: AtomicU64::new(0),
     }));
     let base_bytes = heap_bytes();
+    run.awaited(0, 0);
     let began = Instant::now();
     run.began = began;
     let run: &'static Run = run;
@@ -112,7 +129,8 @@ pub fn play(file: &Path, pace: Pace) -> Result<(), String> {
     }
     wait(|| run.left.load(Ordering::Acquire) == 0);
     let run_ns = began.elapsed().as_nanos() as u64;
-    let run_ns = run_ns.saturating_sub(run.longest_look.load(Ordering::Relaxed));
+    let aside = run.longest_look.load(Ordering::Relaxed) + run.stalled_ns();
+    let run_ns = run_ns.saturating_sub(aside);
     run.sample(u64::MAX);
     let (faults_after, cpu_after) = used();
     // SAFETY: the other threads have ended; the head is this thread's.
@@ -169,43 +187,44 @@ impl Program {
 fn stream(run: &'static Run, number: u64) -> bool {
     let program = run.program;
     let head = program.head();
-    // SAFETY: a stream of the table.
-    let mut next = unsafe {
-        program
-            .at::<StreamHead>(head.streams_at, number)
-            .read()
-            .first
-    };
     let mut until_sample = head.sample_every;
     let mut looked = 0;
     let mut ahead = Ahead::of(run, &head, number);
     let mut exits = false;
     let mut room = [0; SEGMENT];
-    while next != 0 {
-        // SAFETY: a segment of the table.
-        let segment = unsafe { program.at::<Segment>(head.segments_at, next - 1).read() };
-        let rest = &mut room[..segment.bytes as usize];
-        if let Err(error) = run.file.read_exact_at(rest, segment.offset) {
-            eprintln!("flagstone: replay: the program made of the trace: {error}");
-            std::process::exit(1);
-        }
-        let mut rest: &[u8] = rest;
-        while let Some((op, after)) = Op::unpack(rest, segment.began) {
-            rest = after;
-            ahead.meet(run, op.ns);
-            if run.pace == Pace::Real {
-                wait_until(run.began + Duration::from_nanos(op.ns));
+    // SAFETY: a stream of the table, whose last window stays as it is.
+    let last = unsafe { (*program.at::<StreamHead>(head.streams_at, number)).last };
+    let mut done = 0;
+    while done < last {
+        let (window, mut next) = run.awaited(number, done);
+        done = window;
+        while next != 0 {
+            // SAFETY: a segment of the table, which stays until it is consumed.
+            let segment = unsafe { program.at::<Segment>(head.segments_at, next - 1).read() };
+            let rest = &mut room[..segment.bytes as usize];
+            if let Err(error) = run.file.read_exact_at(rest, segment.offset) {
+                eprintln!("flagstone: replay: the program made of the trace: {error}");
+                std::process::exit(1);
             }
-            perform(run, &head, &op);
-            exits |= op.kind == kind::EXIT;
-            // What a forked process began with is made before the trace's time.
-            until_sample -= u64::from(op.ns > 0 || until_sample > 1);
-            if until_sample == 0 {
-                until_sample = head.sample_every;
-                looked += run.sample(op.ns);
+            run.consumed();
+            let mut rest: &[u8] = rest;
+            while let Some((op, after)) = Op::unpack(rest, segment.began) {
+                rest = after;
+                ahead.meet(run, op.ns);
+                if run.pace == Pace::Real {
+                    wait_until(run.began + Duration::from_nanos(op.ns + run.stalled_ns()));
+                }
+                perform(run, &head, &op);
+                exits |= op.kind == kind::EXIT;
+                // What a forked process began with is made before the trace's time.
+                until_sample -= u64::from(op.ns > 0 || until_sample > 1);
+                if until_sample == 0 {
+                    until_sample = head.sample_every;
+                    looked += run.sample(op.ns);
+                }
             }
+            next = segment.next;
         }
-        next = segment.next;
     }
     run.longest_look.fetch_max(looked, Ordering::Relaxed);
     run.next_of(number).store(u64::MAX, Ordering::Release);
@@ -493,6 +512,75 @@ fn allocate(op: &Op) -> usize {
 }
 
 impl Run {
+    /// A word of the head that the command uses too.
+    fn word(&self, offset: usize) -> &'static AtomicU64 {
+        // SAFETY: a word of the head, in a mapping that stays; it is only used as an atomic.
+        unsafe { &*self.program.base.add(offset).cast() }
+    }
+
+    /// Waits for a stream's next window after the one it is through with; that window, and the first segment plus
+    /// one. Of a process that has done none yet, waits for the first window.
+    fn awaited(&self, number: u64, done: u64) -> (u64, u64) {
+        let head = self.program.head();
+        let stream = self.program.at::<StreamHead>(head.streams_at, number);
+        // SAFETY: a stream of the table, in a mapping that stays; the words are only used as atomics meanwhile.
+        let (window, first): (&AtomicU64, &AtomicU64) = unsafe {
+            (
+                &*(&raw mut (*stream).window).cast(),
+                &*(&raw mut (*stream).first).cast(),
+            )
+        };
+        let published = self.word(offset_of!(Head, published));
+        loop {
+            let windows = published.load(Ordering::Acquire);
+            if self.word(offset_of!(Head, failed)).load(Ordering::Acquire) != 0 {
+                eprintln!("flagstone: replay: the trace could not be read to its end");
+                std::process::exit(1);
+            }
+            let next = window.load(Ordering::Acquire);
+            if next > done {
+                return (next, first.load(Ordering::Relaxed));
+            }
+            // Nobody waits for a stream that has nothing to do.
+            self.next_of(number).store(u64::MAX, Ordering::Release);
+            let consumed = self
+                .word(offset_of!(Head, consumed))
+                .load(Ordering::Acquire);
+            let handed = self.word(offset_of!(Head, handed)).load(Ordering::Acquire);
+            if windows > 0 && consumed == handed {
+                self.idle_at.fetch_max(self.elapsed_ns(), Ordering::AcqRel);
+            }
+            feed::sleep(published, windows);
+        }
+    }
+
+    /// A segment is read: its room is free. A program whose windows stop coming, or go on for ever, is stuck.
+    fn consumed(&self) {
+        self.word(offset_of!(Head, consumed))
+            .fetch_add(1, Ordering::Release);
+        if self.idle_at.load(Ordering::Relaxed) != 0 {
+            // The window's first: the thread that went to sleep last began the wait.
+            let since = self.idle_at.swap(0, Ordering::AcqRel);
+            if since != 0 {
+                let stalled = self.elapsed_ns().saturating_sub(since);
+                self.stalled.fetch_add(stalled, Ordering::AcqRel);
+            }
+        }
+        if self.pace != Pace::Real {
+            // SAFETY: alarm has no obligations.
+            unsafe { libc::alarm(STUCK_S) };
+        }
+    }
+
+    /// Nanoseconds in which there was nothing to do but to wait for a window.
+    fn stalled_ns(&self) -> u64 {
+        self.stalled.load(Ordering::Acquire)
+    }
+
+    fn elapsed_ns(&self) -> u64 {
+        self.began.elapsed().as_nanos() as u64
+    }
+
     /// Where a stream says how far it is.
     fn next_of(&self, number: u64) -> &'static AtomicU64 {
         let head = self.program.head();

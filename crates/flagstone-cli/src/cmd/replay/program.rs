@@ -2,9 +2,11 @@
 //!
 //! ```text
 //!   0        head: counts and places
-//!   4096     operations, in segments of one stream each                  read piece by piece
-//!   places   segments · streams · slots · samples      mapped; slots and samples begin as zeroes
+//!   4096     operations of a window, in segments of one stream each      read piece by piece
+//!   places   streams · segments · slots · samples      mapped; slots and samples begin as zeroes
 //! ```
+//!
+//! A program is one window, or several that take each other's place ([`super::feed`]).
 //!
 //! Everything is plain little words, aligned to eight bytes, written and read by the same program. An
 //! operation takes one step of 16 bytes, or two if it is long; see [`Op::pack`].
@@ -76,7 +78,7 @@ pub const TOUCH_AT: usize = 24;
 impl Op {
     /// Whether it takes two steps.
     fn is_long(&self) -> bool {
-        self.size > SHORT_MAX || self.touch != self.size
+        self.kind != kind::SPAWN && (self.size > SHORT_MAX || self.touch != self.size)
     }
 
     /// Bytes in the file.
@@ -137,12 +139,23 @@ pub struct Segment {
     pub next: u64,
 }
 
+impl Segment {
+    /// Its words, in order.
+    pub fn words(&self) -> [u64; 4] {
+        [self.offset, self.bytes, self.began, self.next]
+    }
+}
+
 /// A stream.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StreamHead {
-    /// Its first segment, plus one; zero for none.
+    /// Its first segment of a window, plus one; zero for none.
     pub first: u64,
+    /// That window, counted from 1.
+    pub window: u64,
+    /// The last window in which it has operations; zero for none.
+    pub last: u64,
     /// While it is played: nanoseconds of its next operation, or a little less.
     pub next_ns: u64,
 }
@@ -200,6 +213,15 @@ pub struct Head {
     pub cpu_ns: u64,
     /// Requests that the allocator refused.
     pub refused: u64,
+    // What passes between the command and the player meanwhile.
+    /// Windows that are there to be played.
+    pub published: u64,
+    /// Segments that are read.
+    pub consumed: u64,
+    /// Segments of all windows so far.
+    pub handed: u64,
+    /// Not zero if there will be no other window: the player ends.
+    pub failed: u64,
 }
 
 #[cfg(test)]
