@@ -476,7 +476,7 @@ impl Work {
 
     fn push(&mut self, stream: usize, op: Op) -> Result<At, Why> {
         self.ops += 1;
-        if self.ops % self.progress_every == 0 {
+        if self.ops.is_multiple_of(self.progress_every) {
             self.progress.push((op.ns, self.ops));
             if self.progress.len() >= PROGRESS {
                 halve(&mut self.progress);
