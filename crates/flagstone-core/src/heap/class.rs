@@ -83,13 +83,14 @@ pub fn usable_classes(classes: SizeClasses, page_size: PageSize) -> impl Iterato
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::Policy;
+    use crate::policy::LargestClass;
+    use crate::policy::for_tests::POWERS;
     use std::vec::Vec;
 
-    fn filled(policy: &Policy) -> (ClassTable, Vec<usize>) {
+    fn filled(size_classes: SizeClasses) -> (ClassTable, Vec<usize>) {
         let table = ClassTable::new();
         let mut below = 0;
-        let classes: Vec<_> = usable_classes(policy.size_classes, PageSize::K4).collect();
+        let classes: Vec<_> = usable_classes(size_classes, PageSize::K4).collect();
         for (at, &class) in classes.iter().enumerate() {
             table.fill(below, class, at as u8 + 1);
             below = class;
@@ -99,21 +100,25 @@ mod tests {
 
     #[test]
     fn every_request_gets_the_smallest_class_that_holds_it() {
-        for name in crate::policy::for_tests::SHEAVES {
-            let (table, classes) = filled(&crate::policy::for_tests::named(name));
+        let half_a_page = SizeClasses {
+            largest: LargestClass::HalfPage,
+            ..POWERS
+        };
+        for size_classes in [SizeClasses::EIGHTHS, POWERS, half_a_page] {
+            let (table, classes) = filled(size_classes);
             let largest = *classes.last().expect("some");
             for size in 0..=largest {
                 // SAFETY: no class is above TABLE_MAX.
                 let id = unsafe { table.id(size) };
                 let expected = classes.iter().position(|&c| c >= size).expect("holds it");
-                assert_eq!(id, expected + 1, "{name}: {size} bytes");
+                assert_eq!(id, expected + 1, "{size_classes:?}: {size} bytes");
             }
         }
     }
 
     #[test]
     fn the_default_policy_rounds_by_at_most_an_eighth_above_128_bytes() {
-        let (_, classes) = filled(&Policy::default());
+        let (_, classes) = filled(SizeClasses::EIGHTHS);
         for pair in classes.windows(2).filter(|pair| pair[0] >= 128) {
             let worst = pair[1] - (pair[0] + 1);
             assert!(worst * 8 <= pair[1], "{} bytes lost of {}", worst, pair[1]);

@@ -13,7 +13,7 @@
 #![forbid(unsafe_code)]
 
 use super::config::Retention;
-use crate::policy::{Allowance, PAGE_NS, SHRINK_NS, SLAB_NS};
+use crate::policy::{Allowance, HOLE_NS, PAGE_NS, SHRINK_NS, SLAB_NS};
 use crate::sync::plain::{AtomicUsize, Ordering::Relaxed};
 
 /// Nanoseconds that giving back may cost a program beyond its share of the time. Why 500 ms: eight swings of 114 MB
@@ -149,9 +149,9 @@ impl Budget {
         self.all.charge(pages as u64 * PAGE_NS, now);
     }
 
-    /// Charges pages inside slabs that were given back and are wanted again: 4 µs each, as most take a call of their own.
+    /// Charges pages inside slabs that were given back and are wanted again.
     pub fn charge_holes(&self, pages: usize, now: u64) {
-        self.sweeps.charge(pages as u64 * 2 * PAGE_NS, now);
+        self.sweeps.charge(pages as u64 * HOLE_NS, now);
     }
 
     /// Charges emptying all caches.

@@ -4,7 +4,7 @@ use super::allocator::tests::{Pages, built};
 use crate::base::{CpuId, NodeId, Order, PageCount, Pfn};
 use crate::page::{PageConfig, Retention, TICK_NS};
 use crate::platform::testing::{Setup, World};
-use crate::policy::for_tests::{named, plain};
+use crate::policy::for_tests::plain;
 use crate::policy::{PcpRule, Policy, UNCAPPED};
 use crate::verify::check_pages;
 use std::boxed::Box;
@@ -156,13 +156,17 @@ fn consecutive_high_order_frees_empty_the_pageset_and_are_counted() {
 
 #[test]
 fn what_long_blocks_were_cut_into_is_joined_again_wherever_and_in_whatever_order_it_is_freed() {
-    for policy in ["flagstone", "plain"] {
-        let (world, pages) = with(named(policy), 200, 400);
+    let in_chunks = Policy {
+        pcp_rule: PcpRule::V6_19,
+        ..plain()
+    };
+    for (name, policy) in [("flagstone", Policy::default()), ("6.19", in_chunks)] {
+        let (world, pages) = with(policy, 200, 400);
         let mut held = Vec::new();
         for order in (0..=3).filter_map(Order::new) {
             held.extend(take(&pages, 300, order).into_iter().map(|pfn| (pfn, order)));
         }
-        assert_eq!(check_pages(&pages), Ok(()), "{policy}");
+        assert_eq!(check_pages(&pages), Ok(()), "{name}");
         // Two strides that share no divisor with the count visit every block once each.
         let count = held.len();
         for (turn, at) in (0..count).map(|i| i * 7 % count).enumerate() {
@@ -171,11 +175,11 @@ fn what_long_blocks_were_cut_into_is_joined_again_wherever_and_in_whatever_order
             // SAFETY: allocated above, freed once.
             unsafe { pages.free_block(pfn, order) };
         }
-        assert_eq!(check_pages(&pages), Ok(()), "{policy}");
+        assert_eq!(check_pages(&pages), Ok(()), "{name}");
         pages.drain_pagesets();
-        assert_eq!(check_pages(&pages), Ok(()), "{policy}");
+        assert_eq!(check_pages(&pages), Ok(()), "{name}");
         let zone = pages.zone_snapshot(NODE).expect("a zone");
-        assert_eq!((zone.in_use_pages, zone.cached_pages), (0, 0), "{policy}");
+        assert_eq!((zone.in_use_pages, zone.cached_pages), (0, 0), "{name}");
         let whole = 1 << Order::MAX.get();
         let mut blocks = zone.resident_blocks.iter().zip(zone.released_blocks);
         let longest = blocks
@@ -184,7 +188,7 @@ fn what_long_blocks_were_cut_into_is_joined_again_wherever_and_in_whatever_order
         assert_eq!(
             longest,
             Some((zone.frontier_pages / whole) as u32),
-            "{policy}"
+            "{name}"
         );
     }
 }

@@ -96,24 +96,19 @@ impl SizeClasses {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::for_tests::POWERS;
     use std::vec::Vec;
-
-    const KMALLOC: SizeClasses = SizeClasses {
-        min_bytes: 8,
-        largest: LargestClass::TwoPages,
-        steps_per_doubling: 1,
-    };
 
     #[test]
     fn kmalloc_has_thirteen_classes_on_small_pages() {
-        let all: Vec<_> = KMALLOC.iter(PageSize::K4).collect();
+        let all: Vec<_> = POWERS.iter(PageSize::K4).collect();
         assert_eq!(
             all,
             [
                 8, 16, 32, 64, 96, 128, 192, 256, 512, 1024, 2048, 4096, 8192
             ]
         );
-        assert_eq!(KMALLOC.max_bytes(PageSize::K64), 131_072);
+        assert_eq!(POWERS.max_bytes(PageSize::K64), 131_072);
     }
 
     #[test]
@@ -121,7 +116,7 @@ mod tests {
         for steps in [1, 4, 8] {
             let classes = SizeClasses {
                 steps_per_doubling: steps,
-                ..KMALLOC
+                ..POWERS
             };
             let all: Vec<_> = classes.iter(PageSize::K4).collect();
             for bytes in 1..=8192 {

@@ -4,6 +4,13 @@ use super::{
     BarnLimits, FlagstoneLimits, LargestClass, PcpRule, Policy, SheafRule, SizeClasses, SizeSteps,
 };
 
+/// Powers of two with 96 and 192 between them, up to two pages.
+pub(crate) const POWERS: SizeClasses = SizeClasses {
+    min_bytes: 8,
+    largest: LargestClass::TwoPages,
+    steps_per_doubling: 1,
+};
+
 /// Names of [`named`] that the sheaf engine serves with more than the default does.
 pub(crate) const SHEAVES: [&str; 3] = ["flagstone", "plain", "bare"];
 
@@ -33,11 +40,7 @@ pub(crate) fn plain() -> Policy {
         barn: BarnLimits::KERNEL,
         pcp_rule: PcpRule::V6_7,
         pcp_batch_scale_max: 5,
-        size_classes: SizeClasses {
-            min_bytes: 8,
-            largest: LargestClass::TwoPages,
-            steps_per_doubling: 1,
-        },
+        size_classes: POWERS,
         limits: FlagstoneLimits::NONE,
         ..Policy::default()
     }

@@ -43,7 +43,7 @@ mod sheaf;
 mod watermarks;
 mod within;
 
-pub use allowance::{Allowance, PAGE_NS, SHRINK_NS, SLAB_NS};
+pub use allowance::{Allowance, HOLE_NS, PAGE_NS, SHRINK_NS, SLAB_NS};
 pub(crate) use bounds::Bounds;
 pub use classes::{LargestClass, SizeClasses};
 pub use cpus::{CpuRule, Cpus};

@@ -6,10 +6,8 @@
 //!          <----- page size << order -------->
 //! ```
 //!
-//! A rule goes by the same four numbers in all kernels: object stride, page size, the order limits
-//! and the smallest number of objects worth a slab. It is an integer search over at most eleven
-//! orders; nothing is cached because a cache asks once, when it is created. Other rules are the
-//! guests' (`flagstone-kernels`).
+//! A rule searches at most eleven orders by object stride, page size, order limits and the fewest objects worth a slab.
+//! Nothing is cached: a cache asks once, when it is made. Other rules are the guests' (`flagstone-kernels`).
 //!
 //! Not here: how big an object's stride is (`layout`), how many objects are wanted (`Policy`).
 #![forbid(unsafe_code)]

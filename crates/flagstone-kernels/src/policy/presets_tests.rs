@@ -124,3 +124,19 @@ fn the_default_policy_never_asks_for_more_than_order_three_to_share_a_slab() {
     assert!(capacity(64) > capacity(1024) && capacity(1024) > capacity(8192));
     assert!(capacity(1 << 20) >= 1);
 }
+
+#[test]
+fn the_default_policy_has_the_shape_of_7_0_but_for_what_it_bounds() {
+    let (own, kernel) = (Policy::flagstone(), Policy::parse("linux-7.0").unwrap());
+    let expected = Policy {
+        engine: own.engine,
+        runs: own.runs,
+        sheaf_rule: own.sheaf_rule,
+        pcp_rule: own.pcp_rule,
+        pcp_batch_scale_max: own.pcp_batch_scale_max,
+        size_classes: own.size_classes,
+        limits: own.limits,
+        ..kernel
+    };
+    assert_eq!(own, expected);
+}

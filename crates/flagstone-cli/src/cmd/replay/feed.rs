@@ -10,11 +10,11 @@
 //! What is published is all of the trace up to a moment, and an operation waits only for earlier ones: a window is
 //! always read to its end. A stream without operations in a window waits for a later one.
 
+use super::file::map;
 use super::program::{Head, Segment, StreamHead};
 use super::segments::{Late, Open, table};
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -59,27 +59,13 @@ impl Feed {
         plan: Plan,
         ended: std::sync::Arc<AtomicBool>,
     ) -> io::Result<Self> {
-        let bytes = head.slots_at as usize;
-        // SAFETY: a new mapping of a file that nobody shortens while it is played.
-        let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                file.as_raw_fd(),
-                0,
-            )
-        };
-        if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
+        let base = map(&file, head.slots_at as usize)?;
         let words = |&last: &u64| [0, 0, last, u64::MAX];
         let streams = plan.last.iter().flat_map(words);
         let streams: Vec<u8> = streams.flat_map(u64::to_ne_bytes).collect();
         let feed = Self {
             file,
-            base: base.cast(),
+            base,
             head,
             plan,
             next_late: 0,
@@ -179,22 +165,14 @@ impl Drop for Feed {
 /// The system's.
 pub fn give_up(file: &File) -> io::Result<()> {
     let bytes = size_of::<Head>();
-    // SAFETY: a new mapping of the head.
-    let base = unsafe {
-        let (read, write) = (libc::PROT_READ, libc::PROT_WRITE);
-        let (none, fd) = (std::ptr::null_mut(), file.as_raw_fd());
-        libc::mmap(none, bytes, read | write, libc::MAP_SHARED, fd, 0)
-    };
-    if base == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
+    let base = map(file, bytes)?;
     // SAFETY: words of the head, aligned to eight, only used as atomics; the mapping goes after the last use.
     unsafe {
-        let word = |byte: usize| &*base.cast::<u8>().add(byte).cast::<AtomicU64>();
+        let word = |byte: usize| &*base.add(byte).cast::<AtomicU64>();
         word(std::mem::offset_of!(Head, failed)).store(1, Ordering::Release);
         let published = word(std::mem::offset_of!(Head, published));
         publish(published, published.load(Ordering::Acquire) + 1);
-        libc::munmap(base, bytes);
+        libc::munmap(base.cast(), bytes);
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! A program's file: its head, and room for what a player writes.
+//! A program's file: its mapping, its head, and room for what a player writes.
 
 use super::program::Head;
 use std::fs::File;
@@ -18,6 +18,28 @@ pub fn free_bytes(file: &File) -> io::Result<u64> {
         0 => Ok(about.f_bavail.saturating_mul(about.f_frsize)),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// Maps the first bytes of a program's file, shared by the command and the player.
+///
+/// # Errors
+/// The system's.
+pub fn map(file: &File, bytes: usize) -> io::Result<*mut u8> {
+    // SAFETY: a new mapping of a file that nobody shortens while it is played.
+    let base = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            bytes,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED,
+            file.as_raw_fd(),
+            0,
+        )
+    };
+    if base == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(base.cast())
 }
 
 /// Words of the head.

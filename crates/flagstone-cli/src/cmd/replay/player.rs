@@ -5,13 +5,13 @@
 //! measured is the memory of the allocator: all of the process's own but data of the executable and its
 //! libraries, and stacks.
 
+use super::file::map;
 use super::program::{Head, Op, SAMPLES_MAX, SEGMENT, Sample, Segment, StreamHead, kind};
 use super::{Pace, feed};
 use flagstone_trace::resident::{self, Scratch};
 use std::cell::Cell;
 use std::fs::{File, OpenOptions};
 use std::mem::offset_of;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -91,7 +91,9 @@ pub fn play(file: &Path, pace: Pace) -> Result<(), String> {
         .write(true)
         .open(file)
         .map_err(told)?;
-    let program = map(&file).map_err(told)?;
+    let bytes = file.metadata().map_err(told)?.len() as usize;
+    let base = map(&file, bytes).map_err(told)?;
+    let program = Program { base };
     // A player lives no longer than its command, and as long as its trace.
     // SAFETY: neither call has obligations.
     unsafe {
@@ -145,25 +147,6 @@ pub fn play(file: &Path, pace: Pace) -> Result<(), String> {
         ..head
     };
     Ok(())
-}
-
-fn map(file: &File) -> std::io::Result<Program> {
-    let bytes = file.metadata()?.len() as usize;
-    // SAFETY: a mapping of a file, which nobody shortens while it is played.
-    let base = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            bytes,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_SHARED,
-            file.as_raw_fd(),
-            0,
-        )
-    };
-    if base == libc::MAP_FAILED {
-        return Err(std::io::Error::last_os_error());
-    }
-    Ok(Program { base: base.cast() })
 }
 
 impl Program {
