@@ -82,7 +82,11 @@ impl Optional {
 
 /// Before the heap's locks are taken. The first fork looks the functions up, so that programs which
 /// never fork do not pay for that.
-pub fn prepare() {
+///
+/// `false` where a thread that takes sheaves does not end soon: nothing is locked then, and the caller
+/// [waits](wait) before it asks again.
+#[must_use]
+pub fn prepare() -> bool {
     static LOOKED: AtomicBool = AtomicBool::new(false);
     if !LOOKED.load(Relaxed) {
         LOCK.find(libc::RTLD_DEFAULT, c"_IO_list_lock");
@@ -91,7 +95,16 @@ pub fn prepare() {
         LOOKED.store(true, Relaxed);
     }
     LOCK.call();
-    crate::seizing::before_fork();
+    let alone = crate::seizing::before_fork();
+    if !alone {
+        UNLOCK.call();
+    }
+    alone
+}
+
+/// Waits, with nothing locked, for the thread that takes sheaves.
+pub fn wait() {
+    crate::seizing::wait_while_held();
 }
 
 /// In the parent, after the heap's locks were given back.
@@ -109,4 +122,35 @@ pub fn child() {
     crate::membarrier::reset_after_fork();
     crate::filter::reset_after_fork();
     RESET.call();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seizing;
+    use std::sync::Barrier;
+
+    /// A handler on top of a thread that takes sheaves forks while another thread does: the latter must let
+    /// go of the list of streams, or neither goes on.
+    #[test]
+    fn a_fork_gives_way_to_one_on_top_of_a_thread_that_takes_sheaves() {
+        let (takes, forked) = (Barrier::new(2), Barrier::new(2));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !seizing::begin() {}
+                takes.wait();
+                forked.wait();
+                assert!(prepare(), "its own taking is nothing to wait for");
+                parent();
+                seizing::end();
+            });
+            takes.wait();
+            assert!(!prepare(), "somebody takes sheaves");
+            forked.wait();
+            while !prepare() {
+                wait();
+            }
+            parent();
+        });
+    }
 }

@@ -2,7 +2,8 @@
 //!
 //! The sheaves under way are known to that thread's stack alone. A child forked then would lose them with their
 //! objects, so a fork waits for the thread, and others stay away until it is over. It waits before it takes
-//! any lock of the heap, since the thread takes them on its way.
+//! any lock of the heap, since the thread takes them on its way. It does not wait for long with the C library's
+//! list of streams locked: a signal handler on top of the thread may fork as well, and wants that list.
 
 use crate::thread;
 use crate::world::Linux;
@@ -20,6 +21,9 @@ const FOR_FORK: u64 = 1 << 63;
 /// Rounds for which a fork waits that a signal handler begins on top of a lock's holder: about 50 ms. The
 /// thread may wait for that very lock.
 const PATIENCE: u32 = 90;
+
+/// Rounds for which any other fork waits with the list of streams locked: as long as pauses spin and yield.
+const GIVES_WAY_AFTER: u32 = 38;
 
 fn take(word: u64) -> bool {
     HOLDER
@@ -42,19 +46,40 @@ pub(crate) fn is_own() -> bool {
     HOLDER.load(Ordering::Relaxed) == thread::token()
 }
 
-/// Before a fork: waits until nobody takes sheaves, and keeps everybody from it.
-pub(crate) fn before_fork() {
+/// Before a fork: keeps everybody from taking sheaves, once nobody does.
+///
+/// `false` where another thread goes on taking them: the caller unlocks what it holds, [waits](wait_while_held)
+/// and begins again. On top of a lock's holder the caller cannot do that, and forks all the same.
+#[must_use]
+pub(crate) fn before_fork() -> bool {
     let word = thread::token() | FOR_FORK;
     let mut round = 0;
     while HOLDER.load(Ordering::Relaxed) != word && !take(word) {
-        let gives_up = round == PATIENCE && Linux::holds_from(LockKind::Heap);
-        if is_own() || gives_up {
-            return;
+        if is_own() || (round >= PATIENCE && is_on_top()) {
+            return true;
+        }
+        if round >= GIVES_WAY_AFTER && !is_on_top() {
+            return false;
         }
         thread::pause(round);
         round += 1;
     }
     FORKS.fetch_add(1, Ordering::Relaxed);
+    true
+}
+
+/// Waits until the thread that takes sheaves now has ended.
+pub(crate) fn wait_while_held() {
+    let word = HOLDER.load(Ordering::Relaxed);
+    let mut round = 0;
+    while word != 0 && HOLDER.load(Ordering::Relaxed) == word {
+        thread::pause(round);
+        round += 1;
+    }
+}
+
+fn is_on_top() -> bool {
+    Linux::holds_from(LockKind::Heap)
 }
 
 /// After a fork, in the parent.

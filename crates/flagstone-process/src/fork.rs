@@ -50,12 +50,21 @@ pub fn register(at_fork: AtFork) {
 
 extern "C" fn prepare() {
     static_heap().wait_for_builder();
-    flagstone_linux::fork::prepare();
-    while !static_heap().fork_prepare() {
+    while !is_prepared() {}
+}
+
+/// Takes everything in order; `false` if somebody else had to go on first, and nothing is held.
+fn is_prepared() -> bool {
+    if !flagstone_linux::fork::prepare() {
+        flagstone_linux::fork::wait();
+        return false;
+    }
+    if !static_heap().fork_prepare() {
         flagstone_linux::fork::parent();
         static_heap().fork_wait();
-        flagstone_linux::fork::prepare();
+        return false;
     }
+    true
 }
 
 extern "C" fn parent() {
