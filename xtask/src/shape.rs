@@ -19,7 +19,7 @@ const CORE: &str = "crates/flagstone-core/src/";
 const GUESTS: &str = "crates/flagstone-kernels/src/";
 
 /// Lines of code and comment of the product's core.
-const LINES_MAX: usize = 17_573;
+const LINES_MAX: usize = 17_486;
 const LINES_GOAL: usize = 11_000;
 
 /// Modules in circles, for each folder that has some: none.

@@ -3,6 +3,7 @@
 use crate::array_cache::{array_lock, array_tally};
 use crate::check;
 use crate::cpu_slab::{Patience, WithLock};
+use crate::policy::KernelPages;
 use crate::rules::{self, rules};
 use crate::tally::{EngineCounts, Tally};
 use core::ops::Deref;
@@ -33,6 +34,7 @@ pub struct Kernels;
 
 impl ObjectEngine for Kernels {
     const SERVES: bool = true;
+    type Pages = KernelPages;
 
     fn lay_out(engine: Engine, slab: Geometry, objects: u32) -> Option<Geometry> {
         match engine {

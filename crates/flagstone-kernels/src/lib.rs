@@ -43,6 +43,8 @@ mod ledger_tests;
 #[cfg(all(test, not(loom)))]
 mod orphans_tests;
 #[cfg(all(test, not(loom)))]
+mod pagesets_tests;
+#[cfg(all(test, not(loom)))]
 mod sheaves_tests;
 
 pub use cpu_partial::{CpuPartial, cpu_partial};

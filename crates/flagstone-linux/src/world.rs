@@ -6,6 +6,7 @@ use core::ops::Range;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, Ordering};
 use flagstone_core::base::{CpuId, Means, NodeId, PageSize};
+use flagstone_core::page::Pagesets;
 use flagstone_core::platform::{
     CpuArea, Fault, LockKind, NotMapped, OutOfMemory, Platform, SheafWord, SheavesOnly, Slot,
 };
@@ -17,6 +18,10 @@ pub struct LinuxWith<E>(PhantomData<E>);
 
 /// Linux as a platform of the product.
 pub type Linux = LinuxWith<SheavesOnly>;
+
+impl<E: ObjectEngine> Pagesets for LinuxWith<E> {
+    type Rule = E::Pages;
+}
 
 impl<E: ObjectEngine> Engines for LinuxWith<E> {
     type Engine = E;

@@ -13,6 +13,7 @@ use core::ops::Range;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use flagstone_core::base::{CpuId, NodeId, PageSize};
+use flagstone_core::page::Pagesets;
 use flagstone_core::platform::percpu::{exchange_owned, pop_owned, push_owned};
 use flagstone_core::platform::{
     Access, CpuArea, Fault, Function, Line, LockKind, OutOfMemory, Planted, Platform, RawLock,
@@ -20,6 +21,7 @@ use flagstone_core::platform::{
 };
 use flagstone_core::slab::Engines;
 use flagstone_kernels::Kernels;
+use flagstone_kernels::policy::KernelPages;
 
 /// The platform of the simulator.
 #[derive(Debug)]
@@ -106,6 +108,10 @@ pub(crate) unsafe fn word_and_entry<'a>(
     // SAFETY: obligation 1.
     let word = unsafe { area.word(cpu, slot) };
     (word, area.entry(SheafWord(word.load(Relaxed))))
+}
+
+impl Pagesets for Virtual {
+    type Rule = KernelPages;
 }
 
 impl Engines for Virtual {

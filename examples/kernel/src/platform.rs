@@ -13,15 +13,21 @@ use core::fmt::Write;
 use core::ops::Range;
 use core::ptr::NonNull;
 use flagstone_core::base::{CpuId, NodeId, PageSize};
+use flagstone_core::page::Pagesets;
 use flagstone_core::platform::{
     CpuArea, Fault, LockKind, LockedSlots, OutOfMemory, Platform, RawLock, SheafWord, SheavesOnly,
     Slot, percpu::exchange_owned,
 };
+use flagstone_core::policy::OwnPages;
 use flagstone_core::slab::Engines;
 
 /// The machine without anything else on it.
 #[derive(Debug)]
 pub struct Bare;
+
+impl Pagesets for Bare {
+    type Rule = OwnPages;
+}
 
 impl Engines for Bare {
     type Engine = SheavesOnly;

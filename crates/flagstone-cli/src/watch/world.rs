@@ -4,12 +4,14 @@
 //! would give back to the system is noted instead, which is how a trim is foretold.
 
 use flagstone_core::base::{CpuId, Means, NodeId, PageSize};
+use flagstone_core::page::Pagesets;
 use flagstone_core::platform::percpu::{exchange_owned, pop_owned, push_owned};
 use flagstone_core::platform::{
     CpuArea, Fault, OutOfMemory, Platform, RawLock, Reentered, SheafWord, Slot,
 };
 use flagstone_core::slab::Engines;
 use flagstone_kernels::Kernels;
+use flagstone_kernels::policy::KernelPages;
 use flagstone_linux::Linux;
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -51,6 +53,10 @@ fn note(start: NonNull<u8>, bytes: usize) {
     if let Ok(mut all) = GIVEN_BACK.lock() {
         all.push((start.addr().get(), bytes));
     }
+}
+
+impl Pagesets for Copied {
+    type Rule = KernelPages;
 }
 
 impl Engines for Copied {

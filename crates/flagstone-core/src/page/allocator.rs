@@ -15,6 +15,7 @@ use super::budget::Budget;
 use super::config::PageConfig;
 use super::descriptor::{Descriptor, PageKind, Spacing, flag};
 use super::memmap::Memmap;
+use super::pageset::Pagesets;
 use super::zone::{Block, Zone, each_run, name_tails};
 use super::zone_size::Shares;
 use crate::base::{NodeId, Order, PageCount, PageSize, Pfn};
@@ -44,7 +45,7 @@ unsafe impl<P: Platform> Send for PageAllocator<P> {}
 // SAFETY: as above.
 unsafe impl<P: Platform> Sync for PageAllocator<P> {}
 
-impl<P: Platform> PageAllocator<P> {
+impl<P: Pagesets> PageAllocator<P> {
     /// The allocator over zones that `build` made.
     pub(super) fn from_parts(
         map: Memmap,

@@ -10,7 +10,7 @@ use super::allocator::PageAllocator;
 use super::config::PageConfig;
 use super::descriptor::Spacing;
 use super::memmap::{Ground, Layout, Memmap};
-use super::pageset::Pageset;
+use super::pageset::{Pageset, Pagesets};
 use super::whole::Whole;
 use super::zone::{Zone, ZonePlan};
 use super::zone_size::{Managed, Shares};
@@ -39,7 +39,7 @@ impl Control {
     }
 }
 
-impl<P: Platform> PageAllocator<P> {
+impl<P: Pagesets> PageAllocator<P> {
     /// Builds the allocator in place: `this` must not move afterwards.
     ///
     /// # Errors
@@ -123,17 +123,11 @@ impl<P: Platform> PageAllocator<P> {
             // SAFETY: the control part has room for this many zones.
             unsafe { zones.add(index as usize).write(zone) };
         }
-        let rule = config.policy.pcp_rule;
-        let cached = if rule.keeps(Order::COSTLY) {
-            Order::COSTLY
-        } else {
-            Order::ZERO
-        };
         Some(Self::from_parts(
             map,
             zones,
             shares,
-            cached,
+            config.policy.pcp_rule.largest,
             layout.control,
             config,
         ))
@@ -204,9 +198,9 @@ pub(super) fn marks_of<P: Platform>(node: NodeId, size: &Managed, policy: &Polic
     })
 }
 
-fn write_pagesets<P: Platform>(plan: &ZonePlan, config: &PageConfig) {
+fn write_pagesets<P: Pagesets>(plan: &ZonePlan, config: &PageConfig) {
     let marks = marks_of::<P>(plan.node, &plan.size, &config.policy);
-    let mut state = config.policy.pcp_state(marks);
+    let mut state = config.policy.pcp_state::<P::Rule>(marks);
     if !P::ASKS_LATE {
         state.set_cache_slice(P::cache_slice_bytes() as u64, P::page_size().shift());
     }

@@ -4,11 +4,11 @@
 
 use super::descriptor::{PageKind, flag};
 use super::memmap::Memmap;
-use super::pageset::{After, Lists, PagesetCounters, PagesetSnapshot};
+use super::pageset::{After, Lists, PagesetCounters, PagesetSnapshot, Pagesets};
 use super::zone::{Block, Zone};
 use crate::base::{CpuId, Order, Pfn};
-use crate::platform::{Access, Line, Platform, Work};
-use crate::policy::{PcpMarks, PcpState};
+use crate::platform::{Access, Line, Work};
+use crate::policy::{PageRule, PcpMarks, PcpState};
 use crate::sync::Ordering::Relaxed;
 
 /// Bytes that a CPU's pageset may hold however little is in use. Doubling saves a program that
@@ -19,7 +19,7 @@ const PARKED_BYTES_MIN: usize = 1 << 20;
 /// program of 64 MiB park 16 on each CPU.
 const PARKED_SHARE: usize = 8;
 
-impl<P: Platform> Zone<P> {
+impl<P: Pagesets> Zone<P> {
     /// A block of `order` from the CPU's pageset, refilled where it is empty. `None` if the
     /// pageset's lock is held or the zone has nothing left.
     #[inline]
@@ -28,9 +28,9 @@ impl<P: Platform> Zone<P> {
         let index = order.get() as usize;
         let empty = set.lists[index].is_empty();
         let count = set.count;
-        let wanted = set.state.on_alloc(order, count, empty, self.flags());
+        let wanted = P::Rule::on_alloc(&mut set.state, order, count, empty, self.flags());
         if wanted > 0 {
-            let blocks = set.affords(order, wanted);
+            let blocks = set.affords::<P::Rule>(order, wanted);
             self.refill(&mut set, map, order, blocks);
         }
         let pfn = set.lists[index].pop_head(map)?;
@@ -72,7 +72,7 @@ impl<P: Platform> Zone<P> {
         set.count += order.pages().0 as u32;
         set.counters.frees += 1;
         let count = set.count;
-        let pages = match set.state.on_free(order, count, self.flags()) {
+        let pages = match P::Rule::on_free(&mut set.state, order, count, self.flags()) {
             Some(pages) => {
                 if order > Order::ZERO && drains_high_order(&set.state, count, pages) {
                     set.counters.free_high += 1;
@@ -94,7 +94,7 @@ impl<P: Platform> Zone<P> {
     #[inline]
     fn beyond_share(&self, set: &Lists, map: &Memmap) -> u32 {
         let least = PARKED_BYTES_MIN >> map.page_size().shift();
-        if set.count as usize <= least || !set.state.rule.follows_budget() {
+        if set.count as usize <= least || !P::Rule::moves_runs(&set.state) {
             return 0;
         }
         let most = least.max(self.in_use() / PARKED_SHARE);
@@ -135,7 +135,7 @@ impl<P: Platform> Zone<P> {
             return;
         }
         let count = set.count;
-        let mut pages = set.state.decay(count).unwrap_or(0);
+        let mut pages = P::Rule::decay(&mut set.state, count).unwrap_or(0);
         if P::node_of(cpu) != self.node() {
             if events == set.seen {
                 pages = pages.max(set.state.remote_idle(count).unwrap_or(0));
@@ -155,7 +155,7 @@ impl<P: Platform> Zone<P> {
         let Some(mut set) = self.pageset(cpu).enter_waiting::<P>() else {
             return false;
         };
-        set.state.set_marks(marks);
+        P::Rule::set_marks(&mut set.state, marks);
         let slice = P::cache_slice_bytes() as u64;
         set.state.set_cache_slice(slice, P::page_size().shift());
         let excess = set.count.saturating_sub(marks.high_max);

@@ -158,7 +158,7 @@ mod tests {
         assert!(!keep.is_excess(&budget, 90 * MIB, 10 * MIB, || 0));
         assert!(keep.is_excess(&budget, 90 * MIB + 1, 10 * MIB, || 0));
         assert_eq!(keep.target(&budget, 30 * MIB, 0), 70 * MIB / 4 * 3);
-        budget.set_most(60 * MIB << 12);
+        budget.set_most((60 * MIB) << 12);
         assert!(keep.is_excess(&budget, 70 * MIB, 10 * MIB, || 0), "many");
         budget.set_most(usize::MAX);
         assert!(

@@ -46,7 +46,7 @@ pub use config::{PageConfig, Retention};
 pub use descriptor::{Descriptor, OBJECTS_PER_PAGE_MAX, PageKind, Spacing, flag};
 pub use list::PageList;
 pub use memmap::Memmap;
-pub use pageset::{PAGESET_BYTES, PagesetCounters, PagesetSnapshot};
+pub use pageset::{PAGESET_BYTES, PagesetCounters, PagesetSnapshot, Pagesets};
 pub use snapshot::{PageSnapshot, ZoneSnapshot};
 pub use upkeep::TICK_NS;
 pub use zone::{Block, ZoneCounters};

@@ -8,17 +8,18 @@
 //!
 //! A long block is what taking its pieces one by one would have given (`FreeAreas::take_up_to`),
 //! and freeing a run leaves what freeing its pages one by one would: only the time under the lock
-//! differs. Which of the two a rule does is [`PcpRule::moves_runs`](crate::policy::PcpRule).
+//! differs. Which of the two a rule does is [`PageRule::moves_runs`].
 //!
 //! Locking: the pageset's lock is held by the caller, the zone's is taken here.
 
 use super::descriptor::{PageKind, flag};
 use super::list::PageList;
 use super::memmap::Memmap;
-use super::pageset::{After, LISTS, Lists};
+use super::pageset::{After, LISTS, Lists, Pagesets};
 use super::zone::{Zone, ZoneCore, set_tails};
 use crate::base::{Order, PageCount, Pfn, ilog2};
 use crate::platform::{Access, Line, Platform, Work};
+use crate::policy::PageRule;
 use crate::sync::Ordering::Relaxed;
 
 /// Runs put back in one section of the zone's lock. The default policy drains up to 252 pages at
@@ -38,7 +39,7 @@ const _: () = assert!(
     "threads have small stacks"
 );
 
-impl<P: Platform> Zone<P> {
+impl<P: Pagesets> Zone<P> {
     /// Fetches up to `blocks` blocks of `order` from the zone, in one lock section. The list of
     /// that order is empty.
     #[cold]
@@ -47,7 +48,7 @@ impl<P: Platform> Zone<P> {
         let Some(mut core) = self.lock(map) else {
             return;
         };
-        let runs = set.state.rule.moves_runs();
+        let runs = P::Rule::moves_runs(&set.state);
         let list = &mut set.lists[order.get() as usize];
         let mut got = 0;
         while got < blocks {
@@ -116,14 +117,10 @@ impl<P: Platform> Zone<P> {
             return After::Nothing;
         }
         set.counters.drains += 1;
-        if set.state.rule.moves_runs() {
+        if P::Rule::moves_runs(&set.state) {
             return self.drain_runs(set, map, left, start);
         }
-        let chunk = set
-            .state
-            .rule
-            .drain_chunk(set.state.batch)
-            .unwrap_or(u32::MAX);
+        let chunk = P::Rule::drain_chunk(&set.state);
         let mut after = After::Nothing;
         let mut index = start;
         while left > 0 {

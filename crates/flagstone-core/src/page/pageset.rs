@@ -4,11 +4,11 @@
 //!   order 0   head ─► ▪ ─ ▪ ─ ▪ ─ ▪ ◄─ tail      allocate and free at the head (warm)
 //!   order 1   head ─► ▪▪ ◄─ tail                 refill and drain at the tail (cold)
 //!   order 2   ...
-//!   order 3   ...            count: pages in all four; marks and moves: policy::PcpState
+//!   order 3   ...            count: pages in all four; marks and moves: policy::PageRule
 //! ```
 //!
 //! One pageset for each CPU and zone. How many blocks to fetch and when to drain how many is
-//! decided by [`PcpState`] alone; this file is the structure, `cached` takes and puts, `moves` fetches from
+//! decided by [`PageRule`] alone; this file is the structure, `cached` takes and puts, `moves` fetches from
 //! the zone and puts back.
 //!
 //! Invariants
@@ -22,12 +22,18 @@
 use super::list::PageList;
 use crate::base::Order;
 use crate::platform::{Access, Guard, Line, Lock, LockKind, Platform, RawLock};
-use crate::policy::PcpState;
+use crate::policy::{PageRule, PcpState};
 use crate::sync::AtomicU64;
 use crate::sync::Ordering::Relaxed;
 
 /// Orders a pageset keeps.
 pub(super) const LISTS: usize = Order::COSTLY.get() as usize + 1;
+
+/// A world that says which rules its pagesets know.
+pub trait Pagesets: Platform {
+    /// Those rules.
+    type Rule: PageRule;
+}
 
 /// What happened in a pageset since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -121,12 +127,12 @@ pub(super) enum After {
 
 impl Lists {
     /// How many of `wanted` blocks this CPU may fetch, by what it took from the zone and has not put back
-    /// ([`PcpState::affords`]). Pages of others that it put back do not count against it.
-    pub(super) fn affords(&mut self, order: Order, wanted: u32) -> u32 {
+    /// ([`PageRule::affords`]). Pages of others that it put back do not count against it.
+    pub(super) fn affords<R: PageRule>(&mut self, order: Order, wanted: u32) -> u32 {
         let (taken, put) = (self.counters.refill_pages, self.counters.drain_pages);
         self.forgiven = self.forgiven.max(put.saturating_sub(taken));
         let net = taken + self.forgiven - put;
-        self.state.affords(order, wanted, net)
+        R::affords(&self.state, order, wanted, net)
     }
 }
 

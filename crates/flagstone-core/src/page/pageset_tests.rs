@@ -1,11 +1,11 @@
-//! Pagesets against the rule sheet's own examples (docs: linux-policies 6.4).
+//! Pagesets of the default policy, and of one without bounds.
 
 use super::allocator::tests::{Pages, built};
 use crate::base::{CpuId, NodeId, Order, PageCount, Pfn};
-use crate::page::{PageConfig, Retention, TICK_NS};
+use crate::page::{PageConfig, Retention};
 use crate::platform::testing::{Setup, World};
+use crate::policy::Policy;
 use crate::policy::for_tests::plain;
-use crate::policy::{PcpRule, Policy, UNCAPPED};
 use crate::verify::check_pages;
 use std::boxed::Box;
 use std::sync::Arc;
@@ -30,15 +30,6 @@ fn with(mut policy: Policy, high_min: u32, high_max: u32) -> (Arc<World>, Box<Pa
         },
         &config,
     )
-}
-
-/// Pagesets of 6.1.
-fn before_the_series() -> Policy {
-    Policy {
-        pcp_rule: PcpRule::V6_1,
-        pcp_batch_scale_max: UNCAPPED,
-        ..plain()
-    }
 }
 
 fn take(pages: &Pages, blocks: usize, order: Order) -> Vec<Pfn> {
@@ -81,17 +72,6 @@ fn drains(world: &World, pages: &Pages, frees: usize) -> Vec<(usize, u64)> {
 }
 
 #[test]
-fn consecutive_allocations_fetch_twice_as_many_each_time() {
-    let (_world, pages) = with(plain(), 5898, 61440);
-    assert_eq!(
-        refills(&pages, 6100),
-        [63, 126, 252, 504, 1008, 2016, 2016, 2016]
-    );
-    let (_world, small) = with(plain(), 252, 491);
-    assert_eq!(refills(&small, 1000), [63, 126, 252, 428, 428]);
-}
-
-#[test]
 fn flagstone_parks_an_eighth_of_what_the_cpu_took() {
     let (_world, pages) = with(Policy::default(), 252, 491);
     let sizes = refills(&pages, 1000);
@@ -112,55 +92,8 @@ fn pages_of_others_that_a_cpu_put_back_do_not_make_its_refills_small() {
 }
 
 #[test]
-fn consecutive_frees_drain_as_the_rule_of_6_7_says() {
-    let (world, pages) = with(plain(), 5898, 61440);
-    assert_eq!(
-        drains(&world, &pages, 10_000),
-        [(5898, 2016), (7914, 2016), (9930, 2016)]
-    );
-    assert_eq!(check_pages(&pages), Ok(()));
-    let (world, small) = with(plain(), 252, 491);
-    let expected = [(252, 189), (504, 252), (932, 428), (1360, 428)];
-    assert_eq!(drains(&world, &small, 1500), expected);
-}
-
-#[test]
-fn the_pageset_before_the_series_doubles_its_drains() {
-    let (world, pages) = with(before_the_series(), 5898, 5898);
-    let expected = [
-        (5898, 63),
-        (5961, 126),
-        (6087, 252),
-        (6339, 504),
-        (6843, 1008),
-        (7851, 2016),
-    ];
-    assert_eq!(drains(&world, &pages, 8000), expected);
-}
-
-#[test]
-fn consecutive_high_order_frees_empty_the_pageset_and_are_counted() {
-    let (world, pages) = with(plain(), 5898, 61440);
-    let order = Order::COSTLY;
-    world.run_on(CpuId(1));
-    let held = take(&pages, 40, order);
-    world.run_on(CpuId(0));
-    for pfn in held {
-        // SAFETY: allocated above, freed once.
-        unsafe { pages.free_block(pfn, order) };
-    }
-    let set = pages.pageset_snapshot(NODE, CpuId(0)).expect("a pageset");
-    assert!(set.counters.free_high > 0 && set.counters.free_high == set.counters.drains);
-    assert_eq!(u64::from(set.count) + set.counters.drain_pages, 40 * 8);
-}
-
-#[test]
 fn what_long_blocks_were_cut_into_is_joined_again_wherever_and_in_whatever_order_it_is_freed() {
-    let in_chunks = Policy {
-        pcp_rule: PcpRule::V6_19,
-        ..plain()
-    };
-    for (name, policy) in [("flagstone", Policy::default()), ("6.19", in_chunks)] {
+    for (name, policy) in [("flagstone", Policy::default()), ("plain", plain())] {
         let (world, pages) = with(policy, 200, 400);
         let mut held = Vec::new();
         for order in (0..=3).filter_map(Order::new) {
@@ -231,27 +164,6 @@ fn the_last_freed_block_is_the_next_allocated_and_the_oldest_is_drained() {
         pages.alloc_block(Order::ZERO, NODE).map(|b| b.pfn),
         Some(held[79])
     );
-}
-
-#[test]
-fn an_idle_pageset_gives_its_pages_to_the_zone_second_by_second() {
-    let (world, pages) = with(plain(), 63, 61440);
-    let held = take(&pages, 9000, Order::ZERO);
-    for pfn in held {
-        // SAFETY: allocated above, freed once.
-        unsafe { pages.free_block(pfn, Order::ZERO) };
-    }
-    let mut before = pages.snapshot().total.cached_pages;
-    assert!(before > 1000, "{before}");
-    pages.tick();
-    for _ in 0..60 {
-        world.advance(TICK_NS);
-        pages.tick();
-        let now = pages.snapshot().total.cached_pages;
-        assert!(now <= before && before - now <= 2016);
-        before = now;
-    }
-    assert!(before <= 63, "{before} pages stay");
 }
 
 #[test]

@@ -8,8 +8,8 @@ use super::*;
 use crate::base::CpuId;
 use crate::page::{PageConfig, Retention, TICK_NS};
 use crate::platform::testing::{Setup, Testing, World};
+use crate::policy::Policy;
 use crate::policy::for_tests::plain;
-use crate::policy::{PcpRule, Policy};
 use crate::verify::check_pages;
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -343,25 +343,6 @@ fn config(policy: Policy, span: usize) -> PageConfig {
     }
 }
 
-const RULES: [PcpRule; 5] = [
-    PcpRule::Flagstone,
-    PcpRule::Classic,
-    PcpRule::V6_1,
-    PcpRule::Series7,
-    PcpRule::V6_19,
-];
-
-fn under(rule: PcpRule) -> Policy {
-    match rule {
-        PcpRule::Flagstone => Policy::default(),
-        _ => Policy {
-            pcp_rule: rule,
-            pcp_batch_scale_max: rule.default_scale_max(),
-            ..plain()
-        },
-    }
-}
-
 proptest! {
     #![proptest_config(ProptestConfig {
         cases: if cfg!(miri) { 2 } else { 96 },
@@ -372,13 +353,13 @@ proptest! {
     #[test]
     fn random_programs_keep_every_invariant(
         ops in proptest::collection::vec(op(), 1..if cfg!(miri) { 40 } else { 400 }),
-        rule in 0..RULES.len(),
+        bounded in any::<bool>(),
         nodes in 1u8..=2,
     ) {
         let blocks = if cfg!(miri) { 2 } else { 6 };
         let mut run = Run::new(
             world(nodes, 64 << 20),
-            &config(under(RULES[rule]), blocks * 1024 * PAGE),
+            &config(if bounded { Policy::default() } else { plain() }, blocks * 1024 * PAGE),
         );
         for op in &ops {
             run.step(op);

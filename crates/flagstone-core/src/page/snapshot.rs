@@ -3,10 +3,9 @@
 use super::allocator::PageAllocator;
 use super::buddy::ORDERS;
 use super::memmap::Memmap;
-use super::pageset::PagesetCounters;
+use super::pageset::{PagesetCounters, Pagesets};
 use super::zone::{Zone, ZoneCounters};
 use crate::base::{CpuId, Order, Pfn};
-use crate::platform::Platform;
 use crate::policy::{Watermarks, ZoneFlags};
 use crate::sync::Ordering::Acquire;
 use core::ptr::NonNull;
@@ -126,7 +125,7 @@ impl ZoneCounters {
     }
 }
 
-impl<P: Platform> Zone<P> {
+impl<P: Pagesets> Zone<P> {
     /// The zone's figures; `None` on top of a lock's holder.
     pub(super) fn snapshot(&self, map: &Memmap) -> Option<ZoneSnapshot> {
         let mut zone = self.areas_snapshot(map)?;
@@ -172,7 +171,7 @@ impl<P: Platform> Zone<P> {
     }
 }
 
-impl<P: Platform> PageAllocator<P> {
+impl<P: Pagesets> PageAllocator<P> {
     /// For each zone its first page and its frontier: the pages that were ever used.
     pub fn used_spans(&self) -> impl Iterator<Item = (Pfn, Pfn)> {
         self.zones().map(|zone| (zone.start(), zone.frontier()))

@@ -17,6 +17,7 @@
 
 use super::allocator::PageAllocator;
 use super::memmap::{Ground, Memmap};
+use super::pageset::Pagesets;
 use super::zone::{Zone, ZoneCore};
 use crate::base::{Order, PageCount, Pfn};
 use crate::platform::{NotMapped, Platform};
@@ -27,7 +28,7 @@ const TRIES: usize = 8;
 /// Blocks unmapped in one lock section.
 const UNMAPPED_PER_SECTION: usize = 64;
 
-impl<P: Platform> PageAllocator<P> {
+impl<P: Pagesets> PageAllocator<P> {
     /// A limit was lowered: gives up all address space without memory.
     ///
     /// Pages in use stay where they are. A zone whose lock is out of reach keeps its part.

@@ -11,11 +11,11 @@
 use super::allocator::PageAllocator;
 use super::build::{marks_of, size_of_zone};
 use super::config::Retention;
+use super::pageset::Pagesets;
 use super::pageset::{PagesetCounters, PagesetSnapshot};
 use super::snapshot::{PageSnapshot, ZoneSnapshot};
 use super::zone::Zone;
 use crate::base::{CpuId, Means, NodeId, Order, PageCount, Pfn};
-use crate::platform::Platform;
 use crate::policy::Policy;
 use crate::sync::Ordering::Relaxed;
 
@@ -23,7 +23,7 @@ use crate::sync::Ordering::Relaxed;
 /// (docs: linux-policies 6.4).
 pub const TICK_NS: u64 = 1_000_000_000;
 
-impl<P: Platform> PageAllocator<P> {
+impl<P: Pagesets> PageAllocator<P> {
     /// Keeps free memory within `means` from now on. `false` if a signal handler on top of a
     /// lock's holder could not tell every part; then it is to be tried again.
     pub fn apply(&self, means: &Means) -> bool {

@@ -30,7 +30,7 @@ impl Policy {
             sheaf_rule: SheafRule::Bytes,
             sheaf_capacity_set: None,
             barn: BarnLimits::KERNEL,
-            pcp_rule: PcpRule::Flagstone,
+            pcp_rule: PcpRule::FLAGSTONE,
             pcp_batch_scale_max: 2,
             pcp_high_fraction: 0,
             pcp_batch_set: None,

@@ -1,8 +1,6 @@
 //! Policies that tests of the layers run under, besides the default.
 
-use super::{
-    BarnLimits, FlagstoneLimits, LargestClass, PcpRule, Policy, SheafRule, SizeClasses, SizeSteps,
-};
+use super::{BarnLimits, FlagstoneLimits, LargestClass, Policy, SheafRule, SizeClasses, SizeSteps};
 
 /// Powers of two with 96 and 192 between them, up to two pages.
 pub(crate) const POWERS: SizeClasses = SizeClasses {
@@ -38,7 +36,6 @@ pub(crate) fn plain() -> Policy {
             small: 60,
         }),
         barn: BarnLimits::KERNEL,
-        pcp_rule: PcpRule::V6_7,
         pcp_batch_scale_max: 5,
         size_classes: POWERS,
         limits: FlagstoneLimits::NONE,

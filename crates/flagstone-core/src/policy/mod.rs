@@ -7,8 +7,8 @@
 //!   runs      live objects -> the next slab's run, and what a population costs
 //!   partial   cpu_partial, min_partial              sheaf     capacity, barn limits
 //!   pcp_marks batch, high_min, high_max             watermarks  min, low, high, promo
-//!   pcp_rule  which rule moves pages, by kernel
-//!   pcp_tuning  how pagesets move: PcpState         classes   general-purpose sizes
+//!   pcp_rule  the seam for rules that move pages
+//!   pcp_tuning  flagstone's rule over PcpState     classes   general-purpose sizes
 //!   bounds    what may be held within the means     allowance  what giving back may cost
 //!   lately    the most in use in the last seconds
 //! ```
@@ -35,6 +35,7 @@ mod order;
 mod partial;
 mod pcp_marks;
 mod pcp_rule;
+mod pcp_state;
 mod pcp_tuning;
 mod remedies;
 mod runs;
@@ -51,9 +52,10 @@ pub use lately::Lately;
 pub use layout::{LayoutRule, NaturalAlign, ObjectLayout, ObjectSpec, WORD};
 pub use order::{OBJECTS_PER_SLAB_MAX, OrderQuery, OrderRule, SlabShape};
 pub use partial::{CpuPartialRule, MAX_PARTIAL, MIN_PARTIAL, MinPartialRule};
-pub use pcp_marks::{PcpMarks, PcpZone, batch};
-pub use pcp_rule::{PcpRule, UNCAPPED};
-pub use pcp_tuning::{PcpState, ZoneFlags};
+pub use pcp_marks::{PcpMarks, PcpZone, batch_within};
+pub use pcp_rule::{PageRule, PcpRule};
+pub use pcp_state::{PcpState, UNCAPPED, ZoneFlags, bounded, doubled, is_high};
+pub use pcp_tuning::OwnPages;
 pub use remedies::Remedies;
 pub use runs::{Population, RunRule, estimated_live};
 pub use set::{KEYS, SetError, SetProblem};
@@ -357,7 +359,7 @@ impl Policy {
         if self.pcp_high_fraction != 0 {
             zone.high_fraction = self.pcp_high_fraction;
         }
-        let mut marks = PcpMarks::of(self.pcp_rule, &zone);
+        let mut marks = (self.pcp_rule.marks)(&zone);
         if self.limits.pcp_bytes_max != 0 {
             marks = marks.capped(self.limits.pcp_bytes_max, zone.page_size);
         }
@@ -372,7 +374,9 @@ impl Policy {
 
     /// A pageset's tuning state under this policy.
     #[must_use]
-    pub fn pcp_state(&self, marks: PcpMarks) -> PcpState {
-        PcpState::new(self.pcp_rule, marks, self.pcp_batch_scale_max)
+    pub fn pcp_state<R: PageRule>(&self, marks: PcpMarks) -> PcpState {
+        let mut state = PcpState::new(self.pcp_rule.id, self.pcp_batch_scale_max);
+        R::set_marks(&mut state, marks);
+        state
     }
 }

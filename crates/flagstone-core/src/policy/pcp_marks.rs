@@ -1,7 +1,6 @@
 //! Pageset marks: how many pages a CPU moves at once and may keep (docs: linux-policies 6.2).
 #![forbid(unsafe_code)]
 
-use super::pcp_rule::PcpRule;
 use crate::base::PageSize;
 
 /// What a zone's pageset marks follow from.
@@ -30,50 +29,29 @@ pub struct PcpMarks {
     pub high_max: u32,
 }
 
-/// Pages moved at once for a zone of `managed` pages: a 4096th of it, at most 256 KiB, rounded to
-/// one less than a power of two.
+/// Pages moved at once for a zone of `managed` pages: a 4096th of it, at most `most_bytes` (256 KiB
+/// since 4.20), rounded to one less than a power of two.
 #[must_use]
-pub fn batch(managed: u64, page_size: PageSize) -> u32 {
-    batch_capped(managed, page_size, 1 << 20)
-}
-
-/// `cap_bytes` is four times the most a batch may hold: 1 MiB since 4.20, 512 KiB before.
-fn batch_capped(managed: u64, page_size: PageSize, cap_bytes: usize) -> u32 {
-    let cap = (cap_bytes / page_size.bytes()) as u64;
-    let quarter = ((managed / 1024).min(cap) / 4).max(1);
+pub fn batch_within(managed: u64, page_size: PageSize, most_bytes: usize) -> u32 {
+    let most = (4 * most_bytes / page_size.bytes()) as u64;
+    let quarter = ((managed / 1024).min(most) / 4).max(1);
     let rounded = 1u64 << crate::base::ilog2(quarter + quarter / 2);
     ((rounded - 1) as u32).max(1)
 }
 
 impl PcpMarks {
-    /// The marks a rule gives a zone.
+    /// Marks with room between them for tuning, as since 6.7.
     #[must_use]
-    pub fn of(rule: PcpRule, zone: &PcpZone) -> Self {
-        if rule == PcpRule::Classic {
-            // A fixed multiple of the batch (general knowledge, not read in a source).
-            let batch = batch_capped(zone.managed, zone.page_size, 512 << 10);
-            return Self {
-                batch,
-                high_min: 6 * batch,
-                high_max: 6 * batch,
-            };
-        }
-        let batch = batch(zone.managed, zone.page_size);
+    pub fn tuned(zone: &PcpZone) -> Self {
+        let batch = batch_within(zone.managed, zone.page_size, 256 << 10);
         let share = |pages: u64| {
             let per_cpu = pages / u64::from(zone.cpus.max(1));
             u32::try_from(per_cpu).unwrap_or(u32::MAX).max(4 * batch)
         };
         let by_fraction = |fraction: u32| share(zone.managed / u64::from(fraction));
-        let fixed = zone.high_fraction != 0;
-        let high_min = if fixed {
-            by_fraction(zone.high_fraction)
-        } else {
-            share(zone.low)
-        };
-        let high_max = match rule {
-            _ if fixed => high_min,
-            _ if rule >= PcpRule::Series7 => by_fraction(8),
-            _ => high_min,
+        let (high_min, high_max) = match zone.high_fraction {
+            0 => (share(zone.low), by_fraction(8)),
+            fraction => (by_fraction(fraction), by_fraction(fraction)),
         };
         Self {
             batch,
@@ -100,12 +78,16 @@ impl PcpMarks {
 mod tests {
     use super::*;
 
+    fn batch_of(managed: u64, page_size: PageSize) -> u32 {
+        batch_within(managed, page_size, 256 << 10)
+    }
+
     #[test]
     fn batches_of_real_zones() {
-        let k4 = [3840, 115_056, 495_673, 32_480_766].map(|pages| batch(pages, PageSize::K4));
+        let k4 = [3840, 115_056, 495_673, 32_480_766].map(|pages| batch_of(pages, PageSize::K4));
         assert_eq!(k4, [1, 31, 63, 63]);
-        assert_eq!(batch(62_024, PageSize::K16), 15);
-        assert_eq!(batch(64_468, PageSize::K64), 3);
+        assert_eq!(batch_of(62_024, PageSize::K16), 15);
+        assert_eq!(batch_of(64_468, PageSize::K64), 3);
     }
 
     #[test]
@@ -117,7 +99,7 @@ mod tests {
             high_fraction: 0,
             page_size: PageSize::K4,
         };
-        let marks = PcpMarks::of(PcpRule::V6_16, &zone);
+        let marks = PcpMarks::tuned(&zone);
         assert_eq!(
             marks,
             PcpMarks {
@@ -126,15 +108,10 @@ mod tests {
                 high_max: 264_192
             }
         );
-        let before = PcpMarks::of(PcpRule::V6_1, &zone);
-        assert_eq!((before.high_min, before.high_max), (9250, 9250));
-        let fixed = PcpMarks::of(
-            PcpRule::V6_16,
-            &PcpZone {
-                high_fraction: 8,
-                ..zone
-            },
-        );
+        let fixed = PcpMarks::tuned(&PcpZone {
+            high_fraction: 8,
+            ..zone
+        });
         assert_eq!((fixed.high_min, fixed.high_max), (264_192, 264_192));
     }
 

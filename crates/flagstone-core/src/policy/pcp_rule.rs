@@ -1,88 +1,92 @@
-//! Which rule moves pages between a pageset and its zone: the published ones, and flagstone's.
+//! The seam for rules of pagesets: which rule a policy names, and what one does with a pageset.
+//!
+//! ```text
+//!   P::Rule ──┬─ OwnPages      the product: flagstone's rule alone (`pcp_tuning`)
+//!             └─ a guest's     flagstone-kernels: those of kernels, and flagstone's
+//! ```
+//!
+//! The world names the implementation ([`Pagesets`](crate::page::Pagesets)), the policy the rule ([`PcpRule`]). All
+//! rules share one [`PcpState`], so a pageset's memory is the same under each (ADR 0046).
 #![forbid(unsafe_code)]
 
+use super::pcp_marks::{PcpMarks, PcpZone};
+use super::pcp_state::{PcpState, ZoneFlags};
 use crate::base::Order;
+use core::fmt;
 
-/// The published rules in the order they were made; each contains the ones before it
-/// (docs: linux-policies 6.3 to 6.5).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-#[repr(u8)]
-pub enum PcpRule {
-    /// 2.6.24: a fixed high, one batch each way, single pages only (general knowledge).
-    Classic,
-    /// 5.14 to 6.6: consecutive frees double the drain; any high-order free may drain all.
-    V6_1,
-    /// Patch 1: a high-order free drains only if the free before it was high-order too.
-    Series1,
-    /// Patch 2: the data-cache slice of each CPU is known. No visible change.
-    Series2,
-    /// Patch 3: with a large cache slice, a high-order drain waits for a whole batch.
-    Series3,
-    /// Patch 4: the doubling of drains is capped.
-    Series4,
-    /// Patch 5: consecutive refills double too.
-    Series5,
-    /// Patch 6: `high_min` and `high_max` exist, still equal in effect.
-    Series6,
-    /// Patch 7: `high` moves between them.
-    Series7,
-    /// Patch 8: below the zone's high watermark `high` shrinks.
-    Series8,
-    /// Patch 9: frees are counted instead of doubled: 6.7 to 6.15.
-    Series9,
-    /// 6.16 to 6.18: high-order drains need half of `high_min` more consecutive frees.
-    V6_16,
-    /// 6.19 and later: long drains let go of the locks after every batch.
-    V6_19,
-    /// 6.7's, but first refills are small: flagstone. How small: `pcp_tuning.rs`.
-    Flagstone,
+/// Which rule moves pages between a pageset and its zone. Two are the same if their numbers are.
+#[derive(Clone, Copy)]
+pub struct PcpRule {
+    /// What a [`PageRule`] knows it by; 0 is flagstone's.
+    pub id: u8,
+    /// The marks of a zone's pagesets.
+    pub marks: fn(&PcpZone) -> PcpMarks,
+    /// The largest block that a pageset keeps.
+    pub largest: Order,
 }
 
 impl PcpRule {
-    /// 6.7, the release that merged all nine patches.
-    pub const V6_7: Self = Self::Series9;
+    /// The default policy's: 6.7's with small first refills.
+    pub const FLAGSTONE: Self = Self {
+        id: 0,
+        marks: PcpMarks::tuned,
+        largest: Order::COSTLY,
+    };
+}
 
-    /// Whether a block of `order` may be kept in a pageset at all; others go to the zone.
-    ///
-    /// Huge-page blocks are the platform's own addition and not counted here.
-    #[must_use]
-    pub const fn keeps(self, order: Order) -> bool {
-        let limit = if matches!(self, Self::Classic) {
-            0
-        } else {
-            Order::COSTLY.get()
-        };
-        order.get() <= limit
-    }
-
-    /// Most pages one zone-lock section may drain, if the rule splits long drains.
-    #[must_use]
-    pub const fn drain_chunk(self, batch: u32) -> Option<u32> {
-        if matches!(self, Self::V6_19) {
-            Some(if batch == 0 { 1 } else { batch })
-        } else {
-            None
-        }
-    }
-
-    /// Whether whole runs of pages cross the zone's lock, and are cut and joined outside it.
-    #[must_use]
-    pub const fn moves_runs(self) -> bool {
-        matches!(self, Self::Flagstone)
-    }
-
-    /// Whether a pageset's part of the budget bounds what it holds.
-    #[must_use]
-    pub const fn follows_budget(self) -> bool {
-        matches!(self, Self::Flagstone)
-    }
-
-    /// Cap on doublings a kernel of this rule was built with (`PCP_BATCH_SCALE_MAX`).
-    #[must_use]
-    pub fn default_scale_max(self) -> u8 {
-        if self >= Self::Series4 { 5 } else { UNCAPPED }
+impl PartialEq for PcpRule {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
     }
 }
 
-/// A scale limit no pageset reaches: marks are below 2^31 pages.
-pub const UNCAPPED: u8 = 30;
+impl Eq for PcpRule {}
+
+impl fmt::Debug for PcpRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PcpRule({})", self.id)
+    }
+}
+
+/// How many pages a pageset fetches and gives back. A pageset keeps the lists and `count` and calls:
+///
+/// 1. every allocation of an allowed order: [`PageRule::on_alloc`]; a non-zero answer is the number
+///    of *blocks* of that order to fetch before popping, as far as [`PageRule::affords`] goes;
+/// 2. every free: push the block, add its pages to `count`, then [`PageRule::on_free`]; an answer
+///    is the number of *pages* to drain, the freed block's list first;
+/// 3. about once a second: [`PageRule::decay`], then drain what it answers.
+pub trait PageRule: 'static {
+    /// Replaces the marks, as on a watermark change or CPU hotplug.
+    fn set_marks(state: &mut PcpState, marks: PcpMarks);
+
+    /// Notes an allocation of `order`; answers how many blocks to fetch first, 0 if none.
+    ///
+    /// `count` is the pages now in the pageset, `list_empty` whether the wanted list is.
+    fn on_alloc(
+        state: &mut PcpState,
+        order: Order,
+        count: u32,
+        list_empty: bool,
+        zone: ZoneFlags,
+    ) -> u32;
+
+    /// Of `wanted` blocks of `order` so many as a CPU may fetch that has taken `net` pages more from
+    /// the zone than it put back.
+    fn affords(state: &PcpState, order: Order, wanted: u32, net: u64) -> u32;
+
+    /// Notes a free of `order`; answers how many pages to drain, if any.
+    ///
+    /// `count` already includes the freed block.
+    fn on_free(state: &mut PcpState, order: Order, count: u32, zone: ZoneFlags) -> Option<u32>;
+
+    /// Lets an idle pageset shrink. Answers the pages to drain now; `None` means nothing is left to
+    /// do until the pageset is used again.
+    fn decay(state: &mut PcpState, count: u32) -> Option<u32>;
+
+    /// Whether whole runs of pages cross the zone's lock, to be cut and joined outside it, and the
+    /// budget bounds what a pageset holds: flagstone's way.
+    fn moves_runs(state: &PcpState) -> bool;
+
+    /// Most pages that one section of the zone's lock may drain.
+    fn drain_chunk(state: &PcpState) -> u32;
+}

@@ -1,3 +1,4 @@
+use super::super::{PcpMarks, PcpRule};
 use super::*;
 use std::vec::Vec;
 
@@ -11,368 +12,80 @@ const SMALL: PcpMarks = PcpMarks {
     high_min: 252,
     high_max: 491,
 };
-const FIXED: PcpMarks = PcpMarks {
-    batch: 63,
-    high_min: 5898,
-    high_max: 5898,
-};
 const ONE: Order = Order::ZERO;
 
 fn order(order: u32) -> Order {
     Order::new(order).unwrap()
 }
 
-fn state(rule: PcpRule, marks: PcpMarks) -> PcpState {
-    PcpState::new(rule, marks, rule.default_scale_max())
+fn state(marks: PcpMarks, scale_max: u8) -> PcpState {
+    let mut state = PcpState::new(PcpRule::FLAGSTONE.id, scale_max);
+    OwnPages::set_marks(&mut state, marks);
+    state
 }
 
-/// Allocates single pages until `refills` refills happened: (pages fetched, high after).
-fn alloc_only(mut pcp: PcpState, refills: usize) -> Vec<(u32, u32)> {
-    let mut count = 0;
-    let mut seen = Vec::new();
-    while seen.len() < refills {
-        let fetched = pcp.on_alloc(ONE, count, count == 0, ZoneFlags::NONE);
-        if count == 0 {
-            assert!(fetched > 0, "an empty list must be refilled");
-            seen.push((fetched, pcp.high));
-        }
-        count = count + fetched - 1;
-    }
-    seen
+fn on_alloc(pcp: &mut PcpState, order: Order, count: u32, empty: bool) -> u32 {
+    OwnPages::on_alloc(pcp, order, count, empty, ZoneFlags::NONE)
 }
 
-/// Frees single pages until `drains` drains happened: (number of the free, pages drained, high).
-fn free_only(mut pcp: PcpState, drains: usize) -> Vec<(u32, u32, u32)> {
-    let mut count = 0;
-    let mut seen = Vec::new();
-    for free in 1..1_000_000 {
-        count += 1;
-        if let Some(drained) = pcp.on_free(ONE, count, ZoneFlags::NONE) {
-            count -= drained;
-            seen.push((free, drained, pcp.high));
-            if seen.len() == drains {
-                break;
-            }
-        }
-    }
-    seen
+fn on_free(pcp: &mut PcpState, order: Order, count: u32) -> Option<u32> {
+    OwnPages::on_free(pcp, order, count, ZoneFlags::NONE)
 }
 
 #[test]
-fn first_refills_of_flagstone_are_small_and_a_quiet_second_takes_a_step_back() {
-    let mut pcp = PcpState::new(PcpRule::Flagstone, BIG, 2);
+fn first_refills_are_small_and_a_quiet_second_takes_a_step_back() {
+    let mut pcp = state(BIG, 2);
     let refill = |pcp: &mut PcpState| {
         // A free between two refills: nothing doubles but the steps.
-        let blocks = pcp.on_alloc(ONE, 0, true, ZoneFlags::NONE);
-        assert_eq!(pcp.on_free(ONE, 1, ZoneFlags::NONE), None);
+        let blocks = on_alloc(pcp, ONE, 0, true);
+        assert_eq!(on_free(pcp, ONE, 1), None);
         blocks
     };
     let first: Vec<u32> = (0..6).map(|_| refill(&mut pcp)).collect();
     assert_eq!(first, [3, 7, 15, 31, 63, 63]);
     for _ in 0..2 {
-        let _ = pcp.decay(0);
+        let _ = OwnPages::decay(&mut pcp, 0);
     }
     assert_eq!(refill(&mut pcp), 15);
-    let mut fresh = PcpState::new(PcpRule::Flagstone, BIG, 2);
-    assert_eq!(fresh.on_alloc(order(3), 0, true, ZoneFlags::NONE), 1);
-}
-
-/// Pages put back by the first drain when nothing but blocks of order 2 is freed.
-fn first_high_order_drain(rule: PcpRule, scale_max: u8) -> u32 {
-    let mut pcp = PcpState::new(rule, BIG, scale_max);
-    pcp.set_cache_slice(1 << 20, 12);
-    let mut frees = (1..1000).map(|n| pcp.on_free(order(2), 4 * n, ZoneFlags::NONE));
-    frees.find_map(|drained| drained).unwrap()
+    let mut fresh = state(BIG, 2);
+    assert_eq!(on_alloc(&mut fresh, order(3), 0, true), 1);
 }
 
 #[test]
-fn flagstone_lets_blocks_of_several_pages_gather_to_two_batches() {
-    assert_eq!(first_high_order_drain(PcpRule::V6_7, 5), 68);
-    assert_eq!(first_high_order_drain(PcpRule::Flagstone, 2), 132);
-    assert_eq!(
-        first_high_order_drain(PcpRule::Flagstone, 0),
-        63,
-        "no doublings"
-    );
-}
-
-#[test]
-fn an_idle_pageset_of_flagstone_falls_to_a_batch_and_comes_back_when_used() {
-    let idle = |rule: PcpRule| {
-        let mut pcp = PcpState::new(rule, BIG, 2);
-        let (mut count, mut seconds) = (5897, 0);
-        assert_eq!(pcp.on_free(ONE, count, ZoneFlags::NONE), None);
-        while let Some(drain) = pcp.decay(count) {
-            count -= drain;
-            seconds += 1;
-            assert!(seconds < 100, "never comes to rest");
-        }
-        (count, pcp)
+fn blocks_of_several_pages_gather_to_two_batches() {
+    let first_drain = |scale_max| {
+        let mut pcp = state(BIG, scale_max);
+        pcp.set_cache_slice(1 << 20, 12);
+        let mut frees = (1..1000).map(|n| on_free(&mut pcp, order(2), 4 * n));
+        frees.find_map(|drained| drained).unwrap()
     };
-    assert_eq!(idle(PcpRule::V6_19).0, 5897);
-    let (count, mut pcp) = idle(PcpRule::Flagstone);
+    assert_eq!(first_drain(2), 132);
+    assert_eq!(first_drain(0), 63, "no doublings");
+}
+
+#[test]
+fn an_idle_pageset_falls_to_a_batch_and_comes_back_when_used() {
+    let mut pcp = state(BIG, 2);
+    let (mut count, mut seconds) = (5897, 0);
+    assert_eq!(on_free(&mut pcp, ONE, count), None);
+    while let Some(drain) = OwnPages::decay(&mut pcp, count) {
+        count -= drain;
+        seconds += 1;
+        assert!(seconds < 100, "never comes to rest");
+    }
     assert_eq!(count, 63);
-    assert_eq!(pcp.on_free(ONE, 64, ZoneFlags::NONE), None);
+    assert_eq!(on_free(&mut pcp, ONE, 64), None);
     assert_eq!(pcp.high, 5898);
 }
 
 #[test]
-fn flagstone_fetches_at_most_an_eighth_of_what_its_cpu_has_taken() {
-    let pcp = PcpState::new(PcpRule::Flagstone, BIG, 2);
-    let refill = [0, 10, 25, 100, 251, 504, 10_000].map(|net| pcp.affords(ONE, 63, net));
+fn a_refill_is_at_most_an_eighth_of_what_its_cpu_has_taken() {
+    let pcp = state(BIG, 2);
+    let affords = |order, wanted, net| OwnPages::affords(&pcp, order, wanted, net);
+    let refill = [0, 10, 25, 100, 251, 504, 10_000].map(|net| affords(ONE, 63, net));
     assert_eq!(refill, [3, 3, 3, 12, 31, 63, 63]);
-    assert_eq!(pcp.affords(order(3), 1, 0), 1, "one block in any case");
-    assert_eq!(pcp.affords(order(3), 7, 256), 4);
-    assert_eq!(state(PcpRule::V6_7, BIG).affords(ONE, 63, 0), 63);
-}
-
-#[test]
-fn refills_of_6_7_double_and_raise_high() {
-    let expected = [
-        (63, 5961),
-        (126, 6087),
-        (252, 6339),
-        (504, 6843),
-        (1008, 7851),
-        (2016, 9867),
-        (2016, 11_883),
-        (2016, 13_899),
-    ];
-    assert_eq!(alloc_only(state(PcpRule::V6_7, BIG), 8), expected);
-}
-
-#[test]
-fn drains_of_6_7_take_what_was_freed_in_a_row() {
-    let drains = free_only(state(PcpRule::V6_7, BIG), 3);
-    let what: Vec<_> = drains.iter().map(|d| (d.0, d.1)).collect();
-    assert_eq!(
-        what,
-        [(5898, 2016), (5898 + 2016, 2016), (5898 + 4032, 2016)]
-    );
-}
-
-#[test]
-fn a_small_zone_follows_its_own_limits() {
-    let drains = free_only(state(PcpRule::V6_7, SMALL), 4);
-    assert_eq!(drains[..2], [(252, 189, 315), (504, 252, 491)]);
-    assert_eq!((drains[2].0, drains[2].1), (932, 428));
-    assert_eq!((drains[3].0, drains[3].1), (932 + 428, 428));
-    let refills = alloc_only(state(PcpRule::V6_7, SMALL), 5);
-    assert_eq!(
-        refills,
-        [(63, 315), (126, 441), (252, 491), (428, 491), (428, 491)]
-    );
-}
-
-#[test]
-fn drains_before_the_series_double_without_a_cap() {
-    let got: Vec<_> = free_only(state(PcpRule::V6_1, FIXED), 9)
-        .iter()
-        .map(|d| (d.0, d.1))
-        .collect();
-    let expected = [
-        (5898, 63),
-        (5961, 126),
-        (6087, 252),
-        (6339, 504),
-        (6843, 1008),
-        (7851, 2016),
-        (9867, 4032),
-        (13_899, 5835),
-        (19_734, 5835),
-    ];
-    assert_eq!(got, expected);
-}
-
-#[test]
-fn the_fourth_patch_caps_the_doubling() {
-    let got: Vec<_> = free_only(state(PcpRule::Series4, FIXED), 8)
-        .iter()
-        .map(|d| d.1)
-        .collect();
-    assert_eq!(got, [63, 126, 252, 504, 1008, 2016, 2016, 2016]);
-    let stable = PcpState::new(PcpRule::V6_1, FIXED, 5);
-    let got: Vec<_> = free_only(stable, 8).iter().map(|d| d.1).collect();
-    assert_eq!(got, [63, 126, 252, 504, 1008, 2016, 2016, 2016]);
-}
-
-#[test]
-fn a_refill_of_larger_blocks_is_scaled_by_order() {
-    let mut pcp = state(PcpRule::V6_1, FIXED);
-    let got = [0, 1, 2, 3].map(|o| pcp.on_alloc(order(o), 0, true, ZoneFlags::NONE));
-    assert_eq!(got, [63, 31, 15, 7]);
-    assert_eq!(pcp.on_alloc(order(9), 0, true, ZoneFlags::NONE), 2);
-}
-
-#[test]
-fn high_grows_by_one_batch_for_a_refill_of_larger_blocks() {
-    let mut pcp = state(PcpRule::V6_7, BIG);
-    assert_eq!(pcp.on_alloc(order(2), 0, true, ZoneFlags::NONE), 15);
-    assert_eq!((pcp.high, pcp.alloc_factor), (5961, 0));
-}
-
-#[test]
-fn refills_do_not_double_before_the_fifth_patch_and_do_from_it_on() {
-    let fetched = |rule| {
-        alloc_only(state(rule, FIXED), 4)
-            .iter()
-            .map(|r| r.0)
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(fetched(PcpRule::Series4), [63; 4]);
-    assert_eq!(fetched(PcpRule::Series5), [63, 126, 252, 504]);
-    assert_eq!(fetched(PcpRule::Series6), [63, 126, 252, 504]);
-}
-
-#[test]
-fn high_moves_only_from_the_seventh_patch_on() {
-    let high = |rule| alloc_only(state(rule, BIG), 3).last().unwrap().1;
-    assert_eq!(high(PcpRule::Series6), 5898);
-    assert_eq!(high(PcpRule::Series7), 6339);
-}
-
-#[test]
-fn a_zone_below_its_high_mark_shrinks_the_pageset_from_the_eighth_patch_on() {
-    let run = |rule| {
-        let mut pcp = state(rule, BIG);
-        let mut count = 0;
-        for _ in 0..20_000 {
-            let fetched = pcp.on_alloc(ONE, count, count == 0, ZoneFlags::NONE);
-            count = count + fetched - 1;
-        }
-        let grown = pcp.high;
-        let drained = pcp.on_free(ONE, count + 1, ZoneFlags::BELOW_HIGH);
-        (grown, pcp.high, drained)
-    };
-    let (grown, shrunk, drained) = run(PcpRule::V6_7);
-    assert_eq!((shrunk, drained), (grown - 63, None));
-    let (grown, kept, _) = run(PcpRule::Series7);
-    assert_eq!(kept, grown, "patch 7 does not look at the flag");
-
-    let mut pcp = state(PcpRule::V6_7, BIG);
-    assert_eq!(pcp.on_alloc(ONE, 0, true, ZoneFlags::BELOW_HIGH), 63);
-    assert_eq!(pcp.high, 5898, "and it does not grow while the flag is set");
-}
-
-#[test]
-fn reclaim_limits_what_is_kept_to_four_batches() {
-    for rule in [PcpRule::V6_1, PcpRule::V6_7] {
-        let mut pcp = state(rule, BIG);
-        assert_eq!(
-            pcp.on_free(ONE, 251, ZoneFlags::RECLAIM_ACTIVE),
-            None,
-            "{rule:?}"
-        );
-        assert!(
-            pcp.on_free(ONE, 252, ZoneFlags::RECLAIM_ACTIVE).is_some(),
-            "{rule:?}"
-        );
-    }
-}
-
-#[test]
-fn an_order_one_free_drains_everything_before_the_first_patch() {
-    let run = |rule| {
-        let mut pcp = state(rule, FIXED);
-        pcp.free_factor = 1;
-        pcp.on_free(order(1), 1000, ZoneFlags::NONE)
-    };
-    assert_eq!(run(PcpRule::V6_1), Some(1000));
-    assert_eq!(
-        run(PcpRule::Series1),
-        None,
-        "the free before it was not high-order"
-    );
-}
-
-#[test]
-fn the_third_patch_waits_for_a_batch_where_the_cache_slice_is_large() {
-    let run = |slice: u64| {
-        let mut pcp = state(PcpRule::Series3, FIXED);
-        pcp.free_factor = 2;
-        pcp.set_cache_slice(slice, 12);
-        pcp.on_free(order(1), 2, ZoneFlags::NONE);
-        pcp.on_free(order(1), 4, ZoneFlags::NONE)
-    };
-    assert_eq!(
-        run(256 << 10),
-        Some(4),
-        "64 pages of cache are not more than three batches"
-    );
-    assert_eq!(run(16 << 20), None);
-}
-
-#[test]
-fn high_order_drains_wait_longer_since_6_16() {
-    let run = |rule, marks, frees: i16| {
-        let mut pcp = state(rule, marks);
-        pcp.free_count = frees;
-        pcp.on_free(order(1), 200, ZoneFlags::NONE);
-        pcp.on_free(order(1), 202, ZoneFlags::NONE)
-    };
-    assert_eq!(run(PcpRule::V6_7, SMALL, 63), Some(202));
-    assert_eq!(run(PcpRule::V6_16, SMALL, 63), None);
-    assert_eq!(run(PcpRule::V6_16, SMALL, 63 + 126 - 2), Some(202));
-    // In a large zone the wait is longer than the count of frees can grow.
-    assert_eq!(run(PcpRule::V6_16, BIG, 2016), None);
-}
-
-#[test]
-fn an_idle_pageset_decays_as_the_sheet_computes_it() {
-    let mut pcp = state(PcpRule::V6_7, BIG);
-    pcp.high = 61_440;
-    let mut highs = Vec::new();
-    while pcp.decay(0).is_some() {
-        highs.push(pcp.high);
-    }
-    assert_eq!(highs[..4], [53_760, 47_040, 41_160, 36_015]);
-    assert_eq!((highs.len(), pcp.high), (18 - 1, 5898));
-
-    let mut full = state(PcpRule::V6_7, BIG);
-    (full.high, full.high_max) = (61_440, 61_440);
-    assert_eq!(full.decay(61_440), Some(2016));
-    assert_eq!(full.high, 59_424);
-    assert_eq!(full.decay(59_424), Some(2016));
-    assert_eq!(full.high, 57_408);
-    assert_eq!(state(PcpRule::V6_1, BIG).decay(100), None);
-}
-
-#[test]
-fn a_disabled_pageset_keeps_nothing() {
-    for rule in [PcpRule::V6_1, PcpRule::V6_7, PcpRule::V6_19] {
-        let mut pcp = PcpState::disabled(rule);
-        assert_eq!(pcp.on_alloc(ONE, 0, true, ZoneFlags::NONE), 1);
-        assert_eq!(pcp.on_free(ONE, 1, ZoneFlags::NONE), Some(1));
-    }
-}
-
-#[test]
-fn another_nodes_pageset_is_drained_after_three_idle_intervals() {
-    let mut pcp = state(PcpRule::V6_7, BIG);
-    pcp.remote_used();
-    let got = [100, 100, 100, 37, 0].map(|count| pcp.remote_idle(count));
-    assert_eq!(got, [None, None, Some(63), Some(37), None]);
-}
-
-#[test]
-fn the_pageset_of_2007_moves_one_batch_each_way() {
-    let marks = PcpMarks {
-        batch: 31,
-        high_min: 186,
-        high_max: 186,
-    };
-    let got: Vec<_> = free_only(state(PcpRule::Classic, marks), 3)
-        .iter()
-        .map(|d| (d.0, d.1))
-        .collect();
-    assert_eq!(got, [(186, 31), (217, 31), (248, 31)]);
-    assert!(!PcpRule::Classic.keeps(order(1)) && PcpRule::V6_1.keeps(order(3)));
-}
-
-#[test]
-fn only_6_19_splits_long_drains() {
-    assert_eq!(PcpRule::V6_19.drain_chunk(63), Some(63));
-    assert_eq!(PcpRule::V6_16.drain_chunk(63), None);
+    assert_eq!(affords(order(3), 1, 0), 1, "one block in any case");
+    assert_eq!(affords(order(3), 7, 256), 4);
 }
 
 #[test]
@@ -384,55 +97,35 @@ fn high_stays_between_its_marks_and_no_answer_exceeds_what_is_there() {
         prng ^= prng << 17;
         (prng >> 33) as u32 % below
     };
-    let rules = [
-        PcpRule::Classic,
-        PcpRule::V6_1,
-        PcpRule::Series1,
-        PcpRule::Series3,
-        PcpRule::Series5,
-        PcpRule::Series7,
-        PcpRule::Series8,
-        PcpRule::Series9,
-        PcpRule::V6_16,
-        PcpRule::Flagstone,
-    ];
-    for rule in rules {
-        for marks in [
-            BIG,
-            SMALL,
-            PcpMarks {
-                batch: 1,
-                high_min: 4,
-                high_max: 30,
-            },
-        ] {
-            let mut pcp = state(rule, marks);
-            let mut count = 0u32;
-            for _ in 0..30_000 {
-                let zone = ZoneFlags(next(4) as u8 & next(4) as u8);
-                let order = Order::new(if next(4) == 0 { next(4) } else { 0 }).unwrap();
-                let pages = 1 << order.get();
-                if next(2) == 0 {
-                    let empty = count < pages;
-                    let blocks = pcp.on_alloc(order, count, empty, zone);
-                    assert_eq!(blocks > 0, empty);
-                    count = count + blocks * pages - pages;
-                } else {
-                    count += pages;
-                    if let Some(drained) = pcp.on_free(order, count, zone) {
-                        assert!(drained > 0, "{rule:?}");
-                        count = count.saturating_sub(drained);
-                    }
+    let tiny = PcpMarks {
+        batch: 1,
+        high_min: 4,
+        high_max: 30,
+    };
+    for marks in [BIG, SMALL, tiny] {
+        let mut pcp = state(marks, 2);
+        let mut count = 0u32;
+        for _ in 0..30_000 {
+            let zone = ZoneFlags(next(4) as u8 & next(4) as u8);
+            let order = order(if next(4) == 0 { next(4) } else { 0 });
+            let pages = 1 << order.get();
+            if next(2) == 0 {
+                let empty = count < pages;
+                let blocks = OwnPages::on_alloc(&mut pcp, order, count, empty, zone);
+                assert_eq!(blocks > 0, empty);
+                count = count + blocks * pages - pages;
+            } else {
+                count += pages;
+                if let Some(drained) = OwnPages::on_free(&mut pcp, order, count, zone) {
+                    assert!(drained > 0);
+                    count = count.saturating_sub(drained);
                 }
-                if next(1000) == 0 {
-                    count -= pcp.decay(count).unwrap_or(0);
-                }
-                let idle = match rule {
-                    PcpRule::Flagstone => marks.high_min.min(marks.batch),
-                    _ => marks.high_min,
-                };
-                assert!(pcp.high >= idle && pcp.high <= marks.high_max, "{rule:?}");
             }
+            if next(1000) == 0 {
+                count -= OwnPages::decay(&mut pcp, count).unwrap_or(0);
+            }
+            let idle = marks.high_min.min(marks.batch);
+            assert!(pcp.high >= idle && pcp.high <= marks.high_max);
         }
     }
 }

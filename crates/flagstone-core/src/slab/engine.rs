@@ -17,12 +17,13 @@ use super::geometry::Geometry;
 use super::slab::{Chain, Slab};
 use super::slabs::Slabs;
 use crate::base::{CpuId, NodeId, PageSize, Pfn};
-use crate::platform::{Platform, RawLock, SheavesOnly};
-use crate::policy::{Cpus, Engine, Policy};
+use crate::page::Pagesets;
+use crate::platform::{RawLock, SheavesOnly};
+use crate::policy::{Cpus, Engine, OwnPages, PageRule, Policy};
 use core::ptr::NonNull;
 
 /// A world and the object engine that its slabs are served by besides the sheaf engine.
-pub trait Engines: Platform {
+pub trait Engines: Pagesets {
     /// That engine.
     type Engine: ObjectEngine;
 }
@@ -32,12 +33,20 @@ impl<E: ObjectEngine> Engines for crate::platform::testing::TestingWith<E> {
     type Engine = E;
 }
 
+#[cfg(all(not(loom), any(test, feature = "testing")))]
+impl<E: ObjectEngine> Pagesets for crate::platform::testing::TestingWith<E> {
+    type Rule = E::Pages;
+}
+
 /// An engine for caches without sheaves.
 ///
 /// The core calls it for caches of `Slabs::is_guests` only.
 pub trait ObjectEngine: Sized + 'static {
     /// Whether there is such an engine; otherwise every cache is the sheaf engine's.
     const SERVES: bool;
+
+    /// The rules of pagesets that come with it.
+    type Pages: PageRule;
 
     /// A slab of `objects` objects with its links where this engine needs them; `None` if it
     /// cannot use such a slab.
@@ -195,6 +204,7 @@ impl<P: Engines> Slabs<P> {
 
 impl ObjectEngine for SheavesOnly {
     const SERVES: bool = false;
+    type Pages = OwnPages;
 
     fn lay_out(_: Engine, slab: Geometry, _: u32) -> Option<Geometry> {
         Some(slab)

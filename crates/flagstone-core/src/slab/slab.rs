@@ -14,7 +14,7 @@ use super::node::Node;
 use super::slabs::Slabs;
 use super::state::SlabState;
 use crate::base::Pfn;
-use crate::page::{Descriptor, PageKind};
+use crate::page::{Descriptor, PageKind, Pagesets};
 use crate::platform::{Access, Fault, Line, Platform};
 use crate::sync::Ordering::{AcqRel, Acquire, Relaxed};
 use core::ptr::NonNull;
@@ -65,7 +65,7 @@ impl Taken {
     };
 }
 
-impl<'a, P: Platform> Slab<'a, P> {
+impl<'a, P: Pagesets> Slab<'a, P> {
     /// The slab headed by `pfn`.
     ///
     /// # Safety

@@ -16,7 +16,7 @@ use super::node::Node;
 use super::sheaf::{SHEAF_BYTES_MIN, bytes_for};
 use super::tallies::{BarnsTotal, Sweeps};
 use crate::base::{CacheId, NodeId, PageCount, Pfn};
-use crate::page::{PageAllocator, PageConfig};
+use crate::page::{PageAllocator, PageConfig, Pagesets};
 use crate::platform::{CpuArea, Lock, LockKind, MAX_CACHES, OutOfMemory, Platform};
 use crate::policy::Bounds;
 use crate::policy::{Engine, Policy};
@@ -68,7 +68,7 @@ unsafe impl<P: Platform> Sync for Slabs<P> {}
 // SAFETY: nothing belongs to a thread.
 unsafe impl<P: Platform> Send for Slabs<P> {}
 
-impl<P: Platform> Slabs<P> {
+impl<P: Pagesets> Slabs<P> {
     /// Builds the slab allocator in place, with its page layer and the caches of sheaves.
     ///
     /// # Errors

@@ -11,8 +11,8 @@
 use crate::base::{CpuId, Order, PageCount, Pfn};
 use crate::page::buddy::{FreeAreas, TAILS_MAX};
 use crate::page::zone::Zone;
-use crate::page::{Memmap, ORDERS, PageAllocator, PageKind, flag};
-use crate::platform::Platform;
+use crate::page::{Memmap, ORDERS, PageAllocator, PageKind, Pagesets, flag};
+
 use crate::sync::Ordering::Relaxed;
 
 /// The first broken rule a check found, and where.
@@ -52,11 +52,11 @@ struct Found {
 ///
 /// # Errors
 /// The first broken invariant.
-pub fn check_pages<P: Platform>(pages: &PageAllocator<P>) -> Checked {
+pub fn check_pages<P: Pagesets>(pages: &PageAllocator<P>) -> Checked {
     pages.zones().try_for_each(|zone| check_zone(pages, zone))
 }
 
-fn check_zone<P: Platform>(pages: &PageAllocator<P>, zone: &Zone<P>) -> Checked {
+fn check_zone<P: Pagesets>(pages: &PageAllocator<P>, zone: &Zone<P>) -> Checked {
     let map = pages.memmap();
     let found = walk(pages, zone)?;
     let mut cached = 0;
@@ -97,7 +97,7 @@ fn check_zone<P: Platform>(pages: &PageAllocator<P>, zone: &Zone<P>) -> Checked 
 }
 
 /// Steps from head to head through everything below the frontier.
-fn walk<P: Platform>(pages: &PageAllocator<P>, zone: &Zone<P>) -> Result<Found, Broken> {
+fn walk<P: Pagesets>(pages: &PageAllocator<P>, zone: &Zone<P>) -> Result<Found, Broken> {
     let map = pages.memmap();
     let mut found = Found::default();
     let mut pfn = zone.start();
@@ -171,7 +171,7 @@ fn check_whole(map: &Memmap, pfn: Pfn, found: &mut Found) -> Result<Pfn, Broken>
     Ok(pfn.plus(Order::MAX.pages()))
 }
 
-fn check_free<P: Platform>(map: &Memmap, zone: &Zone<P>, pfn: Pfn, found: &mut Found) -> Checked {
+fn check_free<P: Pagesets>(map: &Memmap, zone: &Zone<P>, pfn: Pfn, found: &mut Found) -> Checked {
     let page = map.descriptor(pfn);
     let order = page.order();
     ensure(aligned(pfn, order), "buddy.aligned", pfn)?;
@@ -197,7 +197,7 @@ fn check_free<P: Platform>(map: &Memmap, zone: &Zone<P>, pfn: Pfn, found: &mut F
 }
 
 /// Every page of a live block that is not too long finds its head.
-fn check_live<P: Platform>(pages: &PageAllocator<P>, pfn: Pfn, length: usize) -> Checked {
+fn check_live<P: Pagesets>(pages: &PageAllocator<P>, pfn: Pfn, length: usize) -> Checked {
     let known = if length > TAILS_MAX { 1 } else { length };
     for distance in 0..known {
         let at = pfn.plus(PageCount(distance));
@@ -275,7 +275,7 @@ fn check_areas(map: &Memmap, areas: &FreeAreas, found: &Found) -> Checked {
     )
 }
 
-fn check_pageset<P: Platform>(map: &Memmap, zone: &Zone<P>, cpu: CpuId) -> Result<usize, Broken> {
+fn check_pageset<P: Pagesets>(map: &Memmap, zone: &Zone<P>, cpu: CpuId) -> Result<usize, Broken> {
     let mut pages = 0;
     let mut verdict = Ok(());
     let count = zone.each_cached(map, cpu, |pfn, index| {
@@ -292,7 +292,7 @@ fn check_pageset<P: Platform>(map: &Memmap, zone: &Zone<P>, cpu: CpuId) -> Resul
     Ok(pages)
 }
 
-fn deferred_pages<P: Platform>(map: &Memmap, zone: &Zone<P>) -> Result<usize, Broken> {
+fn deferred_pages<P: Pagesets>(map: &Memmap, zone: &Zone<P>) -> Result<usize, Broken> {
     let mut pages = 0;
     for pfn in zone.deferred(map) {
         let page = map.descriptor(pfn);
@@ -306,7 +306,7 @@ fn aligned(pfn: Pfn, order: Order) -> bool {
     pfn.0.trailing_zeros() >= order.get()
 }
 
-fn zone_index<P: Platform>(pages: &PageAllocator<P>, zone: &Zone<P>) -> usize {
+fn zone_index<P: Pagesets>(pages: &PageAllocator<P>, zone: &Zone<P>) -> usize {
     pages
         .zones()
         .position(|other| core::ptr::eq(other, zone))

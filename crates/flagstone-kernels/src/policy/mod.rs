@@ -4,6 +4,7 @@
 //!   presets   "linux-6.5+order4" -> Policy
 //!   order     a0, a, least-waste             layout    2007, 2020, 2024
 //!   slab2007  the SLAB peer's own shape      sheaf     capacities of 7.0
+//!   pagesets  how pages move, 2.6.24 to 6.19
 //! ```
 //!
 //! A rule is a value that a policy holds: the core asks it and does not know whose it is.
@@ -11,6 +12,7 @@
 
 mod layout;
 mod order;
+mod pagesets;
 mod presets;
 mod sheaf;
 pub mod slab2007;
@@ -19,4 +21,5 @@ pub mod slab2007;
 mod space_tests;
 
 pub use layout::{V2007, V2020, V2024};
+pub use pagesets::{KernelPages, PcpVersion};
 pub use presets::{BASES, KMALLOC, MODIFIERS, NameError, Named};

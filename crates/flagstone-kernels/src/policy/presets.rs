@@ -3,13 +3,13 @@
 //! A name is `base[+modifier]...`; any modifier composes with any base, applied from left to
 //! right. The table of bases is the whole difference between kernels, one line per knob.
 
-use super::{layout, order, sheaf};
+use super::{PcpVersion, layout, order, sheaf};
 use core::fmt;
 use flagstone_core::base::Order;
 use flagstone_core::policy::{
     BarnLimits, CpuPartialRule, CpuRule, Doubling, Engine, FlagstoneLimits, LargestClass,
-    LayoutRule, MaxOrder, MinObjects, MinPartialRule, OrderRule, PcpRule, Policy, Remedies,
-    SheafRule, SizeClasses, UNCAPPED,
+    LayoutRule, MaxOrder, MinObjects, MinPartialRule, OrderRule, Policy, Remedies, SheafRule,
+    SizeClasses, UNCAPPED,
 };
 
 /// Every base policy, oldest first, with the kernels it stands for.
@@ -142,7 +142,7 @@ fn base(name: &str) -> Option<Policy> {
         "linux-3.16" => Policy {
             cpu_rule: CpuRule::Possible,
             cpu_partial_rule: CpuPartialRule::Objects2011,
-            pcp_rule: PcpRule::Classic,
+            pcp_rule: PcpVersion::Classic.rule(),
             pcp_batch_scale_max: 0,
             ..linux_6_1()
         },
@@ -152,7 +152,7 @@ fn base(name: &str) -> Option<Policy> {
         "linux-6.18" => Policy {
             sheaf_rule: SheafRule::OptIn,
             barn: BarnLimits::KERNEL,
-            pcp_rule: PcpRule::V6_16,
+            pcp_rule: PcpVersion::V6_16.rule(),
             ..linux_6_12()
         },
         "linux-7.0" => linux_7_0(),
@@ -176,18 +176,18 @@ fn modify(policy: &mut Policy, name: &str) -> Option<()> {
         "least-waste-repaired" => fix_order(policy, order::LEAST_WASTE_REPAIRED),
         _ => {
             let rule = match name.strip_prefix("pcp")? {
-                "1" => PcpRule::Series1,
-                "2" => PcpRule::Series2,
-                "3" => PcpRule::Series3,
-                "4" => PcpRule::Series4,
-                "5" => PcpRule::Series5,
-                "6" => PcpRule::Series6,
-                "7" => PcpRule::Series7,
-                "8" => PcpRule::Series8,
-                "9" => PcpRule::Series9,
+                "1" => PcpVersion::Series1,
+                "2" => PcpVersion::Series2,
+                "3" => PcpVersion::Series3,
+                "4" => PcpVersion::Series4,
+                "5" => PcpVersion::Series5,
+                "6" => PcpVersion::Series6,
+                "7" => PcpVersion::Series7,
+                "8" => PcpVersion::Series8,
+                "9" => PcpVersion::Series9,
                 _ => return None,
             };
-            policy.pcp_rule = rule;
+            policy.pcp_rule = rule.rule();
             policy.pcp_batch_scale_max = rule.default_scale_max();
         }
     }
@@ -220,7 +220,7 @@ const fn linux_2_6_24() -> Policy {
         sheaf_rule: SheafRule::None,
         sheaf_capacity_set: None,
         barn: BarnLimits::NONE,
-        pcp_rule: PcpRule::Classic,
+        pcp_rule: PcpVersion::Classic.rule(),
         pcp_batch_scale_max: 0,
         pcp_high_fraction: 0,
         pcp_batch_set: None,
@@ -246,7 +246,7 @@ const fn linux_6_1() -> Policy {
         cpu_partial_rule: CpuPartialRule::Slabs2021,
         cpu_partial_frozen: true,
         min_partial_rule: MinPartialRule::HalfLog2,
-        pcp_rule: PcpRule::V6_1,
+        pcp_rule: PcpVersion::V6_1.rule(),
         pcp_batch_scale_max: UNCAPPED,
         size_classes: KMALLOC,
         ..linux_2_6_24()
@@ -257,7 +257,7 @@ const fn linux_6_1() -> Policy {
 const fn linux_6_7() -> Policy {
     Policy {
         order_rule: OrderRule::B,
-        pcp_rule: PcpRule::V6_7,
+        pcp_rule: PcpVersion::V6_7.rule(),
         pcp_batch_scale_max: 5,
         ..linux_6_1()
     }
@@ -280,7 +280,7 @@ const fn linux_7_0() -> Policy {
         cpu_partial_rule: CpuPartialRule::None,
         sheaf_rule: sheaf::ALL,
         barn: BarnLimits::KERNEL,
-        pcp_rule: PcpRule::V6_19,
+        pcp_rule: PcpVersion::V6_19.rule(),
         ..linux_6_12()
     }
 }

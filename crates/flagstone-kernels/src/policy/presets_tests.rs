@@ -50,6 +50,7 @@ fn the_nine_patches_end_where_6_7_begins() {
             Policy::parse(&std::format!("linux-6.6+pcp{n}"))
                 .unwrap()
                 .pcp_rule
+                .id
         })
         .collect();
     assert!(rules.is_sorted() && rules.windows(2).all(|pair| pair[0] != pair[1]));

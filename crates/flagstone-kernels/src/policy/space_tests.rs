@@ -107,6 +107,6 @@ proptest! {
         let zone = PcpZone { managed, low, cpus, high_fraction, page_size: page };
         let marks = policy.pcp_marks(&zone);
         prop_assert!(marks.batch >= 1 && marks.high_min <= marks.high_max);
-        let _ = policy.pcp_state(marks);
+        let _ = policy.pcp_state::<crate::policy::KernelPages>(marks);
     }
 }

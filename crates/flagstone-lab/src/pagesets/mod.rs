@@ -5,7 +5,7 @@
 //!                                                          held against what the kernel did
 //! ```
 //!
-//! The rules are the core's own ([`PcpState`]); the lists here hold the recorded page numbers. The zone is not
+//! The rules are the simulator's own ([`KernelPages`]); the lists here hold the recorded page numbers. The zone is not
 //! simulated: a refill brings the pages that it brought.
 //!
 //! How events are read (the recording tells less than happens):
@@ -29,7 +29,8 @@ pub(crate) use read::bundle;
 pub use read::{Trace, built_in, read};
 
 use flagstone_core::base::Order;
-use flagstone_core::policy::{PcpMarks, PcpState, Policy, ZoneFlags};
+use flagstone_core::policy::{PageRule, PcpMarks, PcpState, Policy, ZoneFlags};
+use flagstone_kernels::policy::KernelPages;
 use lists::{Lists, Place, place};
 use read::{Event, Kind};
 use serde::Serialize;
@@ -142,7 +143,7 @@ impl<'a> Play<'a> {
                     high_min: start.high_min,
                     high_max: start.high_max,
                 };
-                let mut state = policy.pcp_state(marks);
+                let mut state = policy.pcp_state::<KernelPages>(marks);
                 state.high = start.high;
                 state.set_cache_slice(u64::MAX, 12);
                 sets.push(Set {
@@ -328,9 +329,13 @@ impl<'a> Play<'a> {
     /// One page leaves the head of a list that is not empty, or one the model does not know.
     fn pop(&mut self, place: Place) -> Option<u64> {
         let set = &mut self.sets[place.set];
-        let _ = set
-            .state
-            .on_alloc(place.order(), set.count, false, ZoneFlags::NONE);
+        let _ = KernelPages::on_alloc(
+            &mut set.state,
+            place.order(),
+            set.count,
+            false,
+            ZoneFlags::NONE,
+        );
         set.count = set.count.saturating_sub(place.pages());
         self.lists.pop_front(place)
     }
@@ -364,9 +369,13 @@ impl<'a> Play<'a> {
             }
             None => {
                 let set = &mut self.sets[here.set];
-                let _ = set
-                    .state
-                    .on_alloc(here.order(), set.count, false, ZoneFlags::NONE);
+                let _ = KernelPages::on_alloc(
+                    &mut set.state,
+                    here.order(),
+                    set.count,
+                    false,
+                    ZoneFlags::NONE,
+                );
                 set.count = set.count.saturating_sub(here.pages());
                 self.contradiction(here.set, at, "a page that was on no list");
             }
@@ -451,7 +460,7 @@ impl<'a> Play<'a> {
         self.lists.push_front(here, event.pfn);
         let set = &mut self.sets[here.set];
         set.count = set.count.saturating_add(here.pages());
-        let pages = set.state.on_free(here.order(), set.count, ZoneFlags::NONE);
+        let pages = KernelPages::on_free(&mut set.state, here.order(), set.count, ZoneFlags::NONE);
         let pages = pages.filter(|pages| *pages > 0);
         let drained = self.drained.remove(&at);
         if pages.is_some() || drained.is_some() {
@@ -518,7 +527,7 @@ impl<'a> Play<'a> {
             drained = others;
             let mine: Vec<u64> = mine;
             let one = &mut self.sets[set];
-            let pages = one.state.decay(one.count).unwrap_or(0);
+            let pages = KernelPages::decay(&mut one.state, one.count).unwrap_or(0);
             if pages > 0 || !mine.is_empty() {
                 self.drain(at, Place { set, list: 0 }, pages, &mine);
             }
@@ -533,7 +542,7 @@ fn ask(set: &mut Set, order: Order, brought: u32, bulk: bool) -> u32 {
     let with = |factor: Option<u8>| {
         let mut state = before;
         state.alloc_factor = factor.unwrap_or(state.alloc_factor);
-        let wanted = state.on_alloc(order, set.count, true, ZoneFlags::NONE);
+        let wanted = KernelPages::on_alloc(&mut state, order, set.count, true, ZoneFlags::NONE);
         if bulk {
             state.free_count = before.free_count;
         }
