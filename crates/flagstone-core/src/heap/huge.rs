@@ -215,7 +215,7 @@ impl<P: Engines> Ready<P> {
 
     /// Bytes that may be kept when `freed` of them are new, whole pages and at most `most`.
     fn kept_room(&self, table: &mut HugeTable, freed: usize, most: usize) -> usize {
-        let share = match table.kept.is_wanted() {
+        let share = match table.kept.wanted {
             true => KEPT_SHARE_WANTED,
             false => KEPT_SHARE,
         };
@@ -223,7 +223,7 @@ impl<P: Engines> Ready<P> {
         table.kept.lately.note(in_use + freed);
         let lately = table.kept.lately.most(now).saturating_sub(in_use);
         let room = budget.bound(0).max(in_use / share);
-        let room = room.max(budget.unpaid(lately, now));
+        let room = room.max(budget.unpaid(lately, in_use, now));
         room.min(most) & !(P::page_size().bytes() - 1)
     }
 

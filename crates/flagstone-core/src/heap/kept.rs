@@ -33,8 +33,8 @@ pub(crate) struct Kept {
     bytes: usize,
     /// The room when a block was last kept.
     room: usize,
-    /// A request came by since [`Kept::age`] was last called.
-    wanted: bool,
+    /// A request came by since [`Kept::age`] was last called: within a second or so.
+    pub(super) wanted: bool,
     /// Bytes given back and not wanted again yet.
     given: usize,
     /// Bytes of the blocks in use.
@@ -90,11 +90,6 @@ impl Kept {
     /// The room when a block was last kept; for `verify`.
     pub(crate) fn room(&self) -> usize {
         self.room
-    }
-
-    /// Whether a request came by within a second.
-    pub(super) fn is_wanted(&self) -> bool {
-        self.wanted
     }
 
     /// Of `bytes` that are wanted from the system, those that were given back.

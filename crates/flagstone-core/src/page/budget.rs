@@ -3,10 +3,9 @@
 //! ```text
 //!   bound  =  max(min, in use × share)   ≥   free pages + barns + kept huge blocks + sheaves
 //!                                            └ zones ┘    └──── parked ────────┘   └ estimated
-//!   above the bound   goes back, by whoever freed it; once that has cost CREDIT_NS more than its
-//!                     share of the time, what was in use in the last two seconds stays
-//!   below             stays; after a deep fall of the heap it goes down to the floor, as far as
-//!                     the allowance pays for it (policy/allowance.rs)
+//!   above the bound   goes back, by whoever freed it; while something is owed for that, as much
+//!                     stays as is in use; beyond CREDIT_NS what was in use in the last two seconds
+//!   below             stays; after a deep fall of the heap it goes down to the floor, if paid for
 //! ```
 //!
 //! Pagesets have bounds of their own. Upkeep estimates sheaves, and pages make room for them.
@@ -110,10 +109,14 @@ impl Budget {
         self.sheaves.store(bytes, Relaxed);
     }
 
-    /// Of bytes that were in use lately those that stay: all once giving back is not paid for, unless they are many.
-    pub fn unpaid(&self, bytes: usize, now: u64) -> usize {
-        let stays = !self.all.affords(now) && bytes <= self.most.load(Relaxed);
-        bytes * usize::from(stays)
+    /// Of bytes that were in use lately those that stay, unless they are many: all once the credit is used up; while
+    /// anything is owed, as many as are in use beyond the least bound, so that a heap that falls to nothing keeps none.
+    pub fn unpaid(&self, bytes: usize, in_use: usize, now: u64) -> usize {
+        match bytes <= self.most.load(Relaxed) && !self.all.affords(now) {
+            true => bytes,
+            false if self.affords(now) => 0,
+            false => bytes.min(in_use.saturating_sub(self.min.load(Relaxed))),
+        }
     }
 
     /// From now on no more than `most` bytes.
@@ -132,10 +135,10 @@ impl Budget {
         self.pages.forgive();
     }
 
-    /// Whether a sweep is paid for.
+    /// Whether a sweep is paid for, and free pages are.
     #[must_use]
     pub fn affords_sweep(&self, now: u64) -> bool {
-        self.sweeps.affords(now)
+        self.sweeps.affords(now) && self.affords(now)
     }
 
     /// Charges pages that were given back and are wanted again.

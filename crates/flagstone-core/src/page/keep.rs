@@ -70,7 +70,7 @@ impl Keep {
     fn most(&mut self, budget: &Budget, in_use: usize, now: u64) -> usize {
         // A quarter more: what is free does not always fit what is asked for.
         let lately = (self.lately.most(now) / 4 * 5).saturating_sub(in_use);
-        let stays = budget.unpaid(lately << self.shift, now) >> self.shift;
+        let stays = budget.unpaid(lately << self.shift, in_use << self.shift, now) >> self.shift;
         match self.fallen && stays == 0 && budget.affords(now) {
             true => self.floor(budget, in_use),
             false => self.bound(budget, in_use).max(stays),
@@ -165,6 +165,20 @@ mod tests {
             keep.is_excess(&budget, 17 * MIB, 10 * MIB, || 25_000_000_000),
             "paid"
         );
+    }
+
+    #[test]
+    fn while_something_is_owed_as_much_stays_as_is_in_use_beyond_the_least() {
+        let (mut keep, budget) = (Keep::new(PageSize::K4), Budget::new(&RULE));
+        keep.note_use(&budget, 80 * MIB);
+        keep.note_released(20 * MIB);
+        keep.note_reused(&budget, MIB, || 0);
+        for (in_use, stays) in [(60, 40), (40, 24), (32, 16), (0, 16)] {
+            assert!(!keep.is_excess(&budget, stays * MIB, in_use * MIB, || 0));
+            assert!(keep.is_excess(&budget, stays * MIB + 1, in_use * MIB, || 0));
+        }
+        let paid = || 1_000_000_000;
+        assert!(keep.is_excess(&budget, 16 * MIB + 1, 60 * MIB, paid));
     }
 
     #[test]

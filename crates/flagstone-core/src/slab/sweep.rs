@@ -11,8 +11,8 @@
 //! nothing, so whole pages between live objects can be decommitted. They read as zero and fault
 //! in again when an object there is handed out.
 //!
-//! When: after a good deal was flushed into slabs, if idle bytes are a share of what lives and the
-//! allowance pays for it. A sweep that brings little charges its walk, and a hole that is wanted again
+//! When: after a good deal was flushed into slabs, if idle bytes are a share of what lives, the
+//! allowance pays for it, and nothing is owed for free pages: a heap that swings wants its slabs again. A sweep that brings little charges its walk, and a hole that is wanted again
 //! its fault, so that a steady program is left alone.
 //!
 //! Invariants
