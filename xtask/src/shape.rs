@@ -17,10 +17,20 @@ use std::fmt::Write;
 
 const CORE: &str = "crates/flagstone-core/src/";
 const GUESTS: &str = "crates/flagstone-kernels/src/";
+/// The simulator with its calibration, the lab, and the commands over them.
+const LAB: [&str; 4] = [
+    "crates/flagstone-sim/src/",
+    "crates/flagstone-lab/src/",
+    "crates/flagstone-cli/src/cmd/sim/",
+    "crates/flagstone-cli/src/cmd/reproduce/",
+];
 
 /// Lines of code and comment of the product's core.
-const LINES_MAX: usize = 17_486;
+const LINES_MAX: usize = 17_522;
 const LINES_GOAL: usize = 11_000;
+
+/// Of the lab: two thirds of what simulator, calibration and reproduce had in November 2026 (18,065).
+const LAB_GOAL: usize = 12_043;
 
 /// Modules in circles, for each folder that has some: none.
 const CIRCLES_MAX: &[(&str, usize)] = &[];
@@ -43,6 +53,11 @@ pub fn report(tree: &Tree) -> String {
     );
     let _ = writeln!(out, "{:>7}  its tests", lines.tests);
     let _ = writeln!(out, "{:>7}  guests, without their tests", lines.guests);
+    let lab = lines.lab;
+    let _ = writeln!(
+        out,
+        "{lab:>7}  simulator and lab, without their tests; goal {LAB_GOAL}"
+    );
     for (folder, circles) in circles(tree) {
         for circle in circles {
             let names = circle.join(", ");
@@ -111,6 +126,7 @@ struct Lines {
     by_folder: BTreeMap<String, usize>,
     tests: usize,
     guests: usize,
+    lab: usize,
 }
 
 impl Lines {
@@ -124,6 +140,8 @@ impl Lines {
                 lines.tests += all - product;
             } else if source.path.starts_with(GUESTS) {
                 lines.guests += product;
+            } else if LAB.iter().any(|folder| source.path.starts_with(folder)) {
+                lines.lab += product;
             }
         }
         lines

@@ -31,6 +31,7 @@ pub const POLICIES: &[&str] = &[
     "linux-6.12+defer-contended-free+avoid-contended-slab",
     "linux-6.18",
     "linux-7.0",
+    "linux-7.2",
     "flagstone",
 ];
 

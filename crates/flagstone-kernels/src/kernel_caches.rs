@@ -99,9 +99,9 @@ impl KernelCache {
     #[must_use]
     pub fn sheaf_capacity(&self, rule: SheafRule, by_size: u32) -> u32 {
         match rule {
-            SheafRule::OptIn | SheafRule::BySize(_) if self.before_sheaves => 0,
+            SheafRule::OptIn | SheafRule::BySize(..) if self.before_sheaves => 0,
             SheafRule::OptIn => self.sheaf_requested,
-            SheafRule::BySize(_) => by_size.max(self.sheaf_requested),
+            SheafRule::BySize(..) => by_size.max(self.sheaf_requested),
             SheafRule::None | SheafRule::Bytes => by_size,
         }
     }

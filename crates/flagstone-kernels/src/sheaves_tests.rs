@@ -1,4 +1,4 @@
-//! Sheaves of 6.18 and 7.0, step by step as the rule sheet states them (docs: linux-policies 5).
+//! Sheaves of 6.18 to 7.2, step by step as the rule sheet states them (docs: linux-policies 5).
 
 use crate::engine_tests::*;
 use crate::rules;
@@ -78,7 +78,9 @@ fn only_caches_that_ask_have_sheaves_under_6_18_and_nearly_all_under_7_0() {
     for (name, asked, others) in [
         ("linux-6.12", 0, 0),
         ("linux-6.18", 32, 0),
+        ("linux-6.19", 32, 0),
         ("linux-7.0", 32, 28),
+        ("linux-7.2", 32, 28),
     ] {
         let (_world, slabs) = opted(name, cpus(2), 32);
         assert_eq!(cache(&slabs).sheaf_capacity(), asked, "{name}");
@@ -87,7 +89,7 @@ fn only_caches_that_ask_have_sheaves_under_6_18_and_nearly_all_under_7_0() {
         // Below the sheaves of 6.18 the CPU's own slab goes on.
         let _one = take(&slabs, 1);
         let slab = rules::cpu_slab(cache(&slabs), CpuId(0)).slab();
-        assert_eq!(slab.is_some(), name != "linux-7.0", "{name}");
+        assert_eq!(slab.is_some(), others == 0, "{name}");
         check(&slabs, name);
     }
 }
@@ -126,8 +128,16 @@ fn the_first_allocation_of_7_0_fills_a_sheaf_from_new_slabs_and_lists_the_rest()
 }
 
 #[test]
-fn a_refill_of_7_0_takes_the_slab_it_unlinked_last_first_and_frees_what_is_over() {
-    let (_world, slabs) = opted("linux-7.0", cpus(1), 0);
+fn a_refill_takes_the_slab_it_unlinked_last_first_and_since_7_2_last() {
+    refill("linux-7.0", |_| 0);
+    refill("linux-7.1", |_| 0);
+    refill("linux-7.2", |needed| needed - 1);
+}
+
+/// Fills a sheaf of 28 from slabs with a few free objects. The objects put last are those of the slab taken last,
+/// and so is what is over; `last` tells which of the unlinked ones that is.
+fn refill(name: &str, last: impl Fn(usize) -> usize) {
+    let (_world, slabs) = opted(name, cpus(1), 0);
     // Four sheaves of 28 are seven slabs.
     let objects = take(&slabs, 112);
     let mut groups: Vec<Vec<_>> = Vec::new();
@@ -147,9 +157,8 @@ fn a_refill_of_7_0_takes_the_slab_it_unlinked_last_first_and_frees_what_is_over(
     }
     shrunk(&slabs);
     let before = list(&slabs);
-    assert_eq!(before.len(), 4);
-    // As many from the head as hold 28; the one unlinked last is taken first, so the head's objects
-    // are those put last, and what is over is the head's.
+    assert_eq!(before.len(), 4, "{name}");
+    // As many from the head as hold 28.
     let mut held = 0;
     let needed = before.iter().take_while(|(_, free)| {
         let wanted = held < 28;
@@ -158,19 +167,18 @@ fn a_refill_of_7_0_takes_the_slab_it_unlinked_last_first_and_frees_what_is_over(
     });
     let needed = needed.count();
     let held: u32 = before[..needed].iter().map(|(_, free)| free).sum();
+    let last = before[last(needed)].0;
     let did = counts(cache(&slabs));
     let one = take(&slabs, 1);
-    assert_eq!(slab_of(&slabs, one[0]), before[0].0);
-    assert_eq!(
-        counts(cache(&slabs)).slabs_taken - did.slabs_taken,
-        needed as u64
-    );
+    assert_eq!(slab_of(&slabs, one[0]), last, "{name}");
+    let taken = counts(cache(&slabs)).slabs_taken - did.slabs_taken;
+    assert_eq!(taken, needed as u64, "{name}");
     let mut expected = before[needed..].to_vec();
     if held > 28 {
-        expected.push((before[0].0, held - 28));
+        expected.push((last, held - 28));
     }
-    assert_eq!(list(&slabs), expected);
-    check(&slabs, "linux-7.0");
+    assert_eq!(list(&slabs), expected, "{name}");
+    check(&slabs, name);
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Policies that tests of the layers run under, besides the default.
 
-use super::{BarnLimits, FlagstoneLimits, LargestClass, Policy, SheafRule, SizeClasses, SizeSteps};
+use super::{
+    BarnLimits, FlagstoneLimits, LargestClass, Policy, Returns, SheafRule, SizeClasses, SizeSteps,
+};
 
 /// Powers of two with 96 and 192 between them, up to two pages.
 pub(crate) const POWERS: SizeClasses = SizeClasses {
@@ -29,12 +31,15 @@ pub(crate) fn named(name: &str) -> Policy {
 pub(crate) fn plain() -> Policy {
     Policy {
         runs: None,
-        sheaf_rule: SheafRule::BySize(SizeSteps {
-            page: 4,
-            kib: 12,
-            quarter: 28,
-            small: 60,
-        }),
+        sheaf_rule: SheafRule::BySize(
+            SizeSteps {
+                page: 4,
+                kib: 12,
+                quarter: 28,
+                small: 60,
+            },
+            Returns::Head,
+        ),
         barn: BarnLimits::KERNEL,
         pcp_batch_scale_max: 5,
         size_classes: POWERS,

@@ -59,7 +59,7 @@ pub use pcp_tuning::OwnPages;
 pub use remedies::Remedies;
 pub use runs::{Population, RunRule, estimated_live};
 pub use set::{KEYS, SetError, SetProblem};
-pub use sheaf::{BarnLimits, SheafRule, SizeSteps};
+pub use sheaf::{BarnLimits, Returns, SheafRule, SizeSteps};
 pub use watermarks::{WatermarkInput, Watermarks, min_free_kib};
 
 use crate::base::{Order, PageSize, fls};
@@ -307,7 +307,7 @@ impl Policy {
         let by_rule = match self.sheaf_rule {
             SheafRule::None => return None,
             SheafRule::OptIn => requested,
-            SheafRule::BySize(steps) => steps.capacity(size, page_size).max(requested),
+            SheafRule::BySize(steps, _) => steps.capacity(size, page_size).max(requested),
             SheafRule::Bytes => self.capacity_by_bytes(size).max(requested),
         };
         Some(self.sheaf_capacity_set.unwrap_or(by_rule))

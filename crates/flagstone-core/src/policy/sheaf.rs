@@ -10,10 +10,19 @@ pub enum SheafRule {
     None,
     /// Only caches whose creator asks for a capacity: 6.18 and 6.19.
     OptIn,
-    /// Nearly every cache, by size, or what its creator asked for if that is more: 7.0.
-    BySize(SizeSteps),
+    /// Nearly every cache, by size, or what its creator asked for if that is more: since 7.0.
+    BySize(SizeSteps, Returns),
     /// As many as `sheaf_bytes_max` holds, at most `sheaf_capacity_max`: flagstone.
     Bytes,
+}
+
+/// How a kernel fills a sheaf from slabs it took off a list (docs: linux-policies 5.3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Returns {
+    /// From the last one on; those not needed go to the head, surplus empty ones away: 7.0, 7.1.
+    Head,
+    /// From the first one on; those not needed go to the tail: since 7.2.
+    Tail,
 }
 
 /// Limits of one barn, in sheaves.

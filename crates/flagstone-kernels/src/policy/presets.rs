@@ -8,8 +8,8 @@ use core::fmt;
 use flagstone_core::base::Order;
 use flagstone_core::policy::{
     BarnLimits, CpuPartialRule, CpuRule, Doubling, Engine, FlagstoneLimits, LargestClass,
-    LayoutRule, MaxOrder, MinObjects, MinPartialRule, OrderRule, Policy, Remedies, SheafRule,
-    SizeClasses, UNCAPPED,
+    LayoutRule, MaxOrder, MinObjects, MinPartialRule, OrderRule, Policy, Remedies, Returns,
+    SheafRule, SizeClasses, UNCAPPED,
 };
 
 /// Every base policy, oldest first, with the kernels it stands for.
@@ -25,7 +25,10 @@ pub const BASES: &[(&str, &str)] = &[
     ("linux-6.7", "6.7: order rule b, pageset high auto-tuning"),
     ("linux-6.12", "6.12: cpu partial slabs no longer frozen, natural kmalloc alignment"),
     ("linux-6.18", "6.18: opt-in sheaves, longer wait before high-order drains"),
+    ("linux-6.19", "6.19: as 6.18, drains in chunks"),
     ("linux-7.0", "7.0: sheaves for nearly all caches, no cpu slab, drains in chunks"),
+    ("linux-7.1", "7.1: as 7.0; barns on nodes without memory, of which no machine here has any"),
+    ("linux-7.2", "7.2: as 7.0, but a refill begins with the first slab it took and leaves the rest last"),
     ("flagstone", "the default: sheaves bounded by bytes, order at most 3, bounded pagesets"),
 ];
 
@@ -149,13 +152,16 @@ fn base(name: &str) -> Option<Policy> {
         "linux-6.1" | "linux-6.5" | "linux-6.6" => linux_6_1(),
         "linux-6.7" => linux_6_7(),
         "linux-6.12" => linux_6_12(),
-        "linux-6.18" => Policy {
-            sheaf_rule: SheafRule::OptIn,
-            barn: BarnLimits::KERNEL,
-            pcp_rule: PcpVersion::V6_16.rule(),
-            ..linux_6_12()
+        "linux-6.18" => linux_6_18(),
+        "linux-6.19" => Policy {
+            pcp_rule: PcpVersion::V6_19.rule(),
+            ..linux_6_18()
         },
-        "linux-7.0" => linux_7_0(),
+        "linux-7.0" | "linux-7.1" => linux_7_0(),
+        "linux-7.2" => Policy {
+            sheaf_rule: sheaf::all(Returns::Tail),
+            ..linux_7_0()
+        },
         "flagstone" => Policy::flagstone(),
         _ => return None,
     })
@@ -272,13 +278,23 @@ const fn linux_6_12() -> Policy {
     }
 }
 
+/// docs: linux-policies 5.6 (model B0), 6.5.
+const fn linux_6_18() -> Policy {
+    Policy {
+        sheaf_rule: SheafRule::OptIn,
+        barn: BarnLimits::KERNEL,
+        pcp_rule: PcpVersion::V6_16.rule(),
+        ..linux_6_12()
+    }
+}
+
 /// docs: linux-policies 5 (model B1), 6.5.
 const fn linux_7_0() -> Policy {
     Policy {
         engine: Engine::KernelSheaf,
         layout: LayoutRule::DEFAULT,
         cpu_partial_rule: CpuPartialRule::None,
-        sheaf_rule: sheaf::ALL,
+        sheaf_rule: sheaf::all(Returns::Head),
         barn: BarnLimits::KERNEL,
         pcp_rule: PcpVersion::V6_19.rule(),
         ..linux_6_12()

@@ -1,7 +1,7 @@
-//! The sheaves of Linux 7.0: how many objects they hold.
+//! The sheaves of Linux 7.0 and later: how many objects they hold.
 
 use flagstone_core::base::PageSize;
-use flagstone_core::policy::{SheafRule, SizeSteps};
+use flagstone_core::policy::{Returns, SheafRule, SizeSteps};
 
 /// Bytes of a sheaf before its slots, on a 64-bit kernel (docs: linux-policies 5.1).
 const HEADER_BYTES: u32 = 32;
@@ -9,12 +9,15 @@ const SLOT_BYTES: u32 = 8;
 
 /// Nearly every cache (docs: linux-policies 5.2): 4, 12, 26 or 60 objects by size, grown to fill the kmalloc block
 /// that the sheaf lands in. 26 slots and a header of 32 bytes take 256, and hold 28.
-pub const ALL: SheafRule = SheafRule::BySize(SizeSteps {
-    page: filling(4),
-    kib: filling(12),
-    quarter: filling(26),
-    small: filling(60),
-});
+pub const fn all(returns: Returns) -> SheafRule {
+    let steps = SizeSteps {
+        page: filling(4),
+        kib: filling(12),
+        quarter: filling(26),
+        small: filling(60),
+    };
+    SheafRule::BySize(steps, returns)
+}
 
 const fn filling(slots: u32) -> u32 {
     let bytes = (HEADER_BYTES + SLOT_BYTES * slots) as usize;

@@ -5,7 +5,9 @@
 //!   fill          from the CPU's slab, its partial   list lock: unlink slabs until they hold enough;
 //!                 slabs, the list, as any            no lock: take each whole, the last unlinked
 //!                 allocation; in one section         first; what is over goes back as a free, to
-//!                                                    the tail, untouched slabs to the head
+//!                                                    the tail, untouched slabs to the head;
+//!                                                    since 7.2 the first unlinked first, and
+//!                                                    untouched slabs to the tail
 //!   other nodes   as any allocation                  where the list's lock is free
 //!   give back     the CPU's own slab without a       one swap for each slab; list lock if it was
 //!                 swap, others by one              full or becomes empty
@@ -21,7 +23,7 @@ use crate::tally::bump;
 use core::ptr::NonNull;
 use flagstone_core::base::{NodeId, Pfn};
 use flagstone_core::platform::{Access, Function, Line, Within, Work};
-use flagstone_core::policy::Engine;
+use flagstone_core::policy::{Engine, Returns, SheafRule};
 use flagstone_core::slab::{Cache, Chain, End, Engines, NO_OBJECT, Node, OwnSheaf, Slab};
 use flagstone_core::sync::Ordering::Relaxed;
 
@@ -130,6 +132,9 @@ impl<P: Engines> Host<'_, P> {
             return;
         }
         let mut isolated = self.isolate(cache, node, sheaf.room(), waits);
+        if self.returns() == Returns::Tail {
+            self.reverse(cache, &mut isolated);
+        }
         while isolated.head.is_some() && sheaf.room() > 0 {
             // SAFETY: unlinked by us, so live and ours.
             let slab = unsafe { Slab::at(self, cache, isolated.head) };
@@ -170,6 +175,26 @@ impl<P: Engines> Host<'_, P> {
         isolated
     }
 
+    fn returns(&self) -> Returns {
+        match self.policy().sheaf_rule {
+            SheafRule::BySize(_, returns) => returns,
+            _ => Returns::Head,
+        }
+    }
+
+    /// Turns a chain of slabs that are ours round.
+    fn reverse(&self, cache: &Cache, slabs: &mut SlabChain) {
+        let mut rest = core::mem::replace(&mut slabs.head, Pfn::NONE);
+        while rest.is_some() {
+            // SAFETY: unlinked by us, so live and ours.
+            let slab = unsafe { Slab::at(self, cache, rest) };
+            let link = &slab.descriptor.next;
+            let next = Pfn(link.load(Relaxed));
+            link.store(slabs.head.0, Relaxed);
+            (slabs.head, rest) = (rest, next);
+        }
+    }
+
     /// Takes all free objects of a slab that is ours; those the sheaf has no room for are freed
     /// again.
     fn take_whole(&self, slab: &Slab<'_, P>, sheaf: &mut OwnSheaf) {
@@ -202,10 +227,14 @@ impl<P: Engines> Host<'_, P> {
     }
 
     /// Slabs that were unlinked and not needed: back to the head, or given back where they are empty
-    /// and enough others are there.
+    /// and enough others are there; since 7.2 all to the tail.
     fn put_untouched(&self, cache: &Cache, node: &Node, slabs: SlabChain) {
         let mut pfn = slabs.head;
         let mut surplus = SlabChain::NONE;
+        let (end, discards) = match self.returns() {
+            Returns::Head => (End::Head, true),
+            Returns::Tail => (End::Tail, false),
+        };
         {
             let mut list = self.list(node).ok();
             P::touch(Line::Node, node.address(), Access::Read);
@@ -215,10 +244,13 @@ impl<P: Engines> Host<'_, P> {
                 let slab = unsafe { Slab::at(self, cache, pfn) };
                 let next = Pfn(slab.descriptor.next.load(Relaxed));
                 match &mut list {
-                    _ if slab.state().is_empty() && is_surplus(cache, node.nr_partial()) => {
+                    _ if discards
+                        && slab.state().is_empty()
+                        && is_surplus(cache, node.nr_partial()) =>
+                    {
                         self.chain_on(&mut surplus, &slab, 0);
                     }
-                    Some(list) => self.list_add(node, list, pfn, End::Head),
+                    Some(list) => self.list_add(node, list, pfn, end),
                     None => self.orphan(node, pfn),
                 }
                 pfn = next;

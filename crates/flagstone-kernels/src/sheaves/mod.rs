@@ -2,7 +2,7 @@
 //! the node's list since 7.0.
 //!
 //! ```text
-//!            6.18, 6.19: caches that ask           7.0: nearly every cache
+//!            6.18, 6.19: caches that ask           since 7.0: nearly every cache
 //!   CPU      main · spare · rcu                    main · spare · rcu
 //!   node     barn: 10 full, 10 empty               barn: 10 full, 10 empty
 //!   CPU      slab, partial slabs                   -

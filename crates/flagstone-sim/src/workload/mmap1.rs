@@ -65,7 +65,7 @@ impl Steps {
     /// The steps of the kernel whose policy this is; of 6.5, the document's kernel, for `flagstone`.
     fn of(policy: &Policy) -> Self {
         match policy.sheaf_rule {
-            SheafRule::OptIn | SheafRule::BySize(_) => Self::V6_18,
+            SheafRule::OptIn | SheafRule::BySize(..) => Self::V6_18,
             SheafRule::None | SheafRule::Bytes => Self::V6_5,
         }
     }
