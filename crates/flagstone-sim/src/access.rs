@@ -34,10 +34,26 @@ impl Vm {
                 }
                 self.pass(journey + self.at_hand(near));
             }
-            Line::Slab | Line::Node | Line::Barn | Line::Zone | Line::FreeArea => {
+            Line::Slab | Line::Node | Line::Barn | Line::Zone | Line::FreeArea | Line::Heap => {
                 self.touch_shared(address, access, false);
             }
+            Line::Gate => self.touch_gate(address, access),
         }
+    }
+
+    /// Every fast path reads the gate's line, which is hardly ever written: who has read it since the
+    /// last write has it at hand, and that is part of what a fast path takes.
+    #[inline]
+    fn touch_gate(&self, address: usize, access: Access) {
+        let seen = &self.gate_seen[self.cpu.get() as usize];
+        if access == Access::Read && seen.get() == self.gate_writes.get() {
+            return;
+        }
+        if access != Access::Read {
+            self.gate_writes.set(self.gate_writes.get() + 1);
+        }
+        seen.set(self.gate_writes.get());
+        self.touch_shared(address, access, false);
     }
 
     /// `is_measured`: a line of the program, which at hand is part of what the program takes.

@@ -9,7 +9,8 @@
 //!   machine · topology · costs      what a step costs where                (data)
 //!   vm · clock · schedule · locking who runs when, and waits for whom      (time)
 //!   world · access                  the core's platform on top of it; what accesses cost
-//!   subject · workload/ · fifo      the core, and the programs that use it
+//!   served · subject                the core: a heap, or the caches of a kernel
+//!   workload/ · fifo                the programs that use it
 //!   scenario · window               one run, and when it is steady
 //!   progress                        how far runs are, for whoever waits
 //!   lines · cache · rcu · arena     where lines, data, deferred frees and memory are
@@ -40,6 +41,7 @@ mod rcu;
 mod ready;
 pub mod scenario;
 mod schedule;
+mod served;
 mod stack;
 pub mod subject;
 mod tagged;
@@ -57,7 +59,7 @@ mod world;
 /// figures of one version are equal for equal specs. It goes up when a cost, a workload, a policy's
 /// rules or the order of the core's accesses changes, and not when a comment does;
 /// `tests/golden.rs` notices.
-pub const MODEL_VERSION: u32 = 4;
+pub const MODEL_VERSION: u32 = 5;
 
 pub use machine::Machine;
 pub use options::{Failure, Faults, Gear, Options, Plant};

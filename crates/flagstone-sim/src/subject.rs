@@ -6,15 +6,15 @@
 use crate::ahead::fetch;
 use crate::costs::Ps;
 use crate::rcu::Deferred;
+use crate::served::Served;
 use crate::tally::bump;
 use crate::vm::Vm;
 use crate::world::{Virtual, word_and_entry};
 use core::cell::Cell;
-use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::Relaxed;
 use flagstone_core::base::{CacheId, CpuId, NodeId, Order, Pfn};
-use flagstone_core::page::{PageConfig, PageKind, Retention};
+use flagstone_core::page::PageKind;
 use flagstone_core::platform::{Platform, Slot};
 use flagstone_core::policy::{Engine, Policy};
 use flagstone_core::slab::{Cache, CacheRequest, OwnSheaf, Slabs};
@@ -44,7 +44,7 @@ pub struct CacheCount {
 
 /// The core on a virtual machine.
 pub struct Subject {
-    slabs: Box<MaybeUninit<Slabs<Virtual>>>,
+    pub(crate) served: Served<Virtual>,
     page_bytes: usize,
     /// When each CPU's last step of upkeep was.
     upkeep: Vec<Cell<Ps>>,
@@ -62,24 +62,14 @@ impl Subject {
     pub fn new(vm: &Vm, policy: &Policy) -> Result<Self, String> {
         // The whole memory of the machine: pageset marks follow from it.
         let span = Virtual::memory_limit();
-        let mut config = PageConfig::of(policy);
-        config.span_bytes = span;
-        config.span_bytes_min = span / 8;
-        if policy.limits.retain_bytes_min == 0 {
-            // A kernel has nobody to give memory back to.
-            config.retention = Retention::KEEP_ALL;
-        }
-        let mut slabs = Box::new(MaybeUninit::uninit());
-        // SAFETY: the box is writable, aligned, ours alone, and its contents never move.
-        unsafe { Slabs::init(slabs.as_mut_ptr(), &config, policy) }
-            .map_err(|_| String::from("the simulated machine has no memory for the allocator"))?;
-        // SAFETY: initialised above.
-        let data = unsafe { slabs.assume_init_ref() }.pages().base();
+        let served = Served::<Virtual>::build(policy, span, span / 8)
+            .ok_or_else(|| String::from("the simulated machine has no memory for the allocator"))?;
+        let data = served.slabs().pages().base();
         vm.arena
             .borrow()
             .dense_before(data.as_ptr() as usize + OWN_BYTES);
         Ok(Self {
-            slabs,
+            served,
             page_bytes: vm.machine.topology.page_size,
             upkeep: vec![Cell::new(0); vm.topology.cpus() as usize],
             beside: Cell::new(0),
@@ -91,8 +81,7 @@ impl Subject {
     #[inline]
     #[must_use]
     pub fn slabs(&self) -> &Slabs<Virtual> {
-        // SAFETY: `new` initialised it, and it lives as long as the box.
-        unsafe { self.slabs.assume_init_ref() }
+        self.served.slabs()
     }
 
     /// Makes a cache of plain objects.
@@ -129,7 +118,7 @@ impl Subject {
     }
 
     fn create(&self, request: &CacheRequest<'_>) -> CacheId {
-        match self.slabs().create_cache(request) {
+        match self.served.cache(request) {
             Ok(id) => id,
             Err(error) => panic!(
                 "no cache {} of {} B: {error:?}",
@@ -155,7 +144,7 @@ impl Subject {
         let (start, before) = (vm.now(), vm.interrupted());
         let slabs = self.slabs();
         let cache = slabs.cache(cache);
-        let object = slabs.alloc(cache);
+        let object = self.served.alloc(cache);
         if object.is_some() {
             self.live.set(self.live.get() + cache.geometry().size());
         }
@@ -180,7 +169,7 @@ impl Subject {
         self.expect(vm, cache, object);
         self.live.set(self.live.get() - cache.geometry().size());
         // SAFETY: obligation 1.
-        unsafe { slabs.free(cache, object) };
+        unsafe { self.served.free(cache, object) };
         let tally = vm.tally();
         bump(&tally.frees, 1);
         bump(&tally.free_ps, vm.now() - start);
@@ -298,7 +287,7 @@ impl Subject {
         self.live.set(self.live.get() - bytes);
         let Some(order) = whole else {
             // SAFETY: obligation 1.
-            return unsafe { slabs.free(slabs.cache(cache), object) };
+            return unsafe { self.served.free(slabs.cache(cache), object) };
         };
         if let Some(pfn) = slabs.pages().pfn_of(object.as_ptr()) {
             // SAFETY: obligation 1.

@@ -75,6 +75,9 @@ pub struct Vm {
     pub(crate) programs: Cell<*const Programs<'static>>,
     /// With what a program panicked.
     pub(crate) panicked: RefCell<Option<Box<dyn Any + Send>>>,
+    /// How often a gate was written, and how often it had been when each CPU last read it.
+    pub(crate) gate_writes: Cell<u32>,
+    pub(crate) gate_seen: Vec<Cell<u32>>,
     /// Running threads of each core.
     pub(crate) core_running: Vec<Cell<u8>>,
     /// Those of each core that wait for locks.
@@ -215,6 +218,8 @@ impl Vm {
             left_for: Cell::new(Next::Nobody),
             programs: Cell::new(core::ptr::null()),
             panicked: RefCell::new(None),
+            gate_writes: Cell::new(1),
+            gate_seen: vec![Cell::new(0); cpus as usize],
             core_running: vec![Cell::new(0); topology.cores() as usize],
             core_spinning: vec![Cell::new(0); topology.cores() as usize],
             ready: RefCell::new(match options.gear {

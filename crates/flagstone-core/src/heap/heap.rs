@@ -17,7 +17,7 @@ use super::ready::Ready;
 use super::stage::Stage;
 use crate::base::{CacheId, NodeId, Order, PageCount, Pfn};
 use crate::page::PageKind;
-use crate::platform::{Fault, Slot};
+use crate::platform::{Access, Fault, Line, Slot, Work};
 use crate::slab::Engines;
 use crate::slab::{Cache, SHEAF_CACHES};
 use crate::sync::Ordering::Relaxed;
@@ -92,9 +92,12 @@ impl<P: Engines> Heap<P> {
     /// The fast half of [`Heap::alloc`]: from the CPU's main sheaf, or `None`.
     #[inline(always)]
     pub fn alloc_fast(&self, size: usize) -> Option<NonNull<u8>> {
+        P::work(Work::Fast);
+        P::touch(Line::Gate, (&raw const self.gate).cast(), Access::Read);
         let (id, area) = self.gate.admit_size(size)?;
         // SAFETY: the gate is open: the area is live and the id is a cache's.
         let object = unsafe { P::pop_fast(area, Slot::main(id)) }?;
+        P::touch(Line::Object, object.as_ptr(), Access::Write);
         // SAFETY: the object is ours.
         Some(unsafe { handed_out(object) })
     }
@@ -122,9 +125,12 @@ impl<P: Engines> Heap<P> {
     /// 1. As for [`Heap::free`].
     #[inline(always)]
     pub unsafe fn free_fast(&self, address: *mut u8) -> Freed {
+        P::work(Work::FastFree);
+        P::touch(Line::Gate, (&raw const self.gate).cast(), Access::Read);
         let Some((id, area, mark)) = self.gate.admit_address(address) else {
             return Freed::NotAtAll;
         };
+        P::touch(Line::Object, address, Access::Write);
         // SAFETY: null lies outside the span, so it does not pass the gate.
         let object = unsafe { NonNull::new_unchecked(address) };
         // Before the push: from then on the object may be another's.
@@ -147,6 +153,7 @@ impl<P: Engines> Heap<P> {
         let ready = self.ready()?;
         match ready.cache_for(&self.gate, size) {
             Some(cache) => {
+                P::touch(Line::Heap, (&raw const cache.samples).cast(), Access::Write);
                 cache.sample(size);
                 ready.upkeep();
                 let object = || match P::fast_slots() && self.gate.admit_size(size).is_some() {
@@ -266,8 +273,12 @@ impl<P: Engines> Heap<P> {
     /// What every cold free of an object does first.
     fn before_cold(&self, ready: &Ready<P>, cache: &Cache, address: *mut u8) {
         ready.upkeep_of_free(cache.sheaf_bytes());
-        self.gate
-            .raise(ready.slabs.pages().map_limit().load(Relaxed));
+        if self
+            .gate
+            .raise(ready.slabs.pages().map_limit().load(Relaxed))
+        {
+            P::touch(Line::Gate, (&raw const self.gate).cast(), Access::Write);
+        }
         if address as usize % MIN_ALIGN != 0 {
             P::fatal(Fault::MisalignedFree, address);
         }

@@ -11,7 +11,7 @@ use super::heap::Heap;
 use super::huge_block::{HugeBlock, HugeCount};
 use super::ready::Ready;
 use crate::base::NodeId;
-use crate::platform::{LockKind, MAX_CACHES, RawLock};
+use crate::platform::{Access, Line, LockKind, MAX_CACHES, RawLock};
 use crate::slab::Engines;
 use crate::slab::Slabs;
 use crate::sync::plain::{AtomicUsize, Ordering::Relaxed};
@@ -116,6 +116,11 @@ impl<P: Engines> Ready<P> {
 
     #[inline]
     fn count_calls(&self, calls: usize) {
+        P::touch(
+            Line::Heap,
+            (&raw const self.upkeep_due).cast(),
+            Access::Write,
+        );
         let before = self.upkeep_due.load(Relaxed);
         let now = before.wrapping_add(calls);
         self.upkeep_due.store(now, Relaxed);
@@ -148,6 +153,8 @@ impl<P: Engines> Ready<P> {
         let (used, idle) = (self.slabs.used_bytes(), self.slabs.idle_bytes());
         let budget = self.slabs.pages().budget();
         let now = P::now();
+        P::touch(Line::Heap, (&raw const self.deep).cast(), Access::Write);
+        P::touch(Line::Heap, (&raw const self.empty).cast(), Access::Write);
         let held_ns = self.deep.held_ns(used, now);
         let held = held_ns >= HELD_NS;
         let affords = || held || budget.affords(now);

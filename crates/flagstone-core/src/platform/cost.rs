@@ -30,6 +30,10 @@ pub enum Line {
     Pageset,
     /// The descriptor of a page on its way between pageset and zone.
     Page,
+    /// What every fast path of a heap reads: its gate.
+    Gate,
+    /// A word of a heap, or of a cache on all nodes, that slow paths of every CPU write.
+    Heap,
 }
 
 /// What the caller does to a shared line.

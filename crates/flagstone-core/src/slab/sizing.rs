@@ -25,7 +25,7 @@ use super::sheaf::{OwnSheaf, capacity_at_least, capacity_for};
 use super::slabs::Slabs;
 use super::tallies::BARN_BYTES_FIRST;
 use crate::base::{CacheId, CpuId, NodeId};
-use crate::platform::MAX_CACHES;
+use crate::platform::{Access, Line, MAX_CACHES};
 use crate::sync::plain::{AtomicU64, Ordering::Relaxed};
 
 /// Sheaves more than one for each visitor that a barn takes where objects go round. Without them
@@ -165,6 +165,7 @@ impl<P: Engines> Slabs<P> {
         if cache.sparse.is_on() {
             return;
         }
+        P::touch(Line::Heap, (&raw const sizing.misses).cast(), Access::Write);
         let misses = sizing.misses.load(Relaxed) + 1;
         sizing.misses.store(misses, Relaxed);
         if misses == 1 {
@@ -301,6 +302,12 @@ impl<P: Engines> Slabs<P> {
             return;
         }
         let bytes = cache.geometry().size() * sheaf.len() as usize;
+        let (barns, budget) = (
+            &raw const self.barns,
+            core::ptr::from_ref(self.pages().budget()),
+        );
+        P::touch(Line::Heap, barns.cast(), Access::Atomic);
+        P::touch(Line::Heap, budget.cast(), Access::Atomic);
         if added {
             self.barns.bytes.fetch_add(bytes, Relaxed);
             self.pages().budget().park(bytes);

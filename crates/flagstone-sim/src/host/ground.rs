@@ -3,15 +3,14 @@
 use super::threads::{Stretch, Watch};
 use super::way::Trail;
 use crate::chance::Chance;
+use crate::served::Served;
 use crate::workload::held::Held;
 use crate::workload::random_mix::Classes;
 use crate::workload::stage::{Block, INBOX, Stage};
 use core::cell::{Cell, RefCell, UnsafeCell};
-use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use flagstone_core::base::{CacheId, NodeId, Order, Pfn};
-use flagstone_core::page::{PageConfig, Retention};
 use flagstone_core::platform::Platform;
 use flagstone_core::policy::Policy;
 use flagstone_core::slab::{CacheRequest, Slabs};
@@ -26,7 +25,7 @@ type Ours = LinuxWith<Kernels>;
 
 /// The core on real memory, with the general-purpose caches.
 pub struct Ground {
-    slabs: Box<MaybeUninit<Slabs<Ours>>>,
+    served: Served<Ours>,
     classes: Classes,
 }
 
@@ -39,34 +38,24 @@ impl Ground {
     pub fn new(policy: &Policy, span_bytes: usize) -> Result<Self, String> {
         static LINUX: Once = Once::new();
         LINUX.call_once(flagstone_linux::init);
-        let mut config = PageConfig::of(policy);
-        config.span_bytes = span_bytes;
-        if policy.limits.retain_bytes_min == 0 {
-            // As on the virtual machine.
-            config.retention = Retention::KEEP_ALL;
-        }
-        let mut slabs: Box<MaybeUninit<Slabs<Ours>>> = Box::new(MaybeUninit::uninit());
-        // SAFETY: the box is writable, aligned, ours alone, and its contents never move.
-        unsafe { Slabs::init(slabs.as_mut_ptr(), &config, policy) }
-            .map_err(|_| String::from("this system grants no memory for the allocator"))?;
-        // SAFETY: initialised on the line above.
-        let core = unsafe { slabs.assume_init_ref() };
+        // As on the virtual machine.
+        let served = Served::<Ours>::build(policy, span_bytes, span_bytes)
+            .ok_or_else(|| String::from("this system grants no memory for the allocator"))?;
         let classes = Classes::made_by(4096, |size| {
             let name = format!("kmalloc-{size}");
             let mut request = CacheRequest::new(&name, size);
             request.kmalloc = true;
             request.align = 8;
-            core.create_cache(&request).expect("a small cache")
+            served.cache(&request).expect("a small cache")
         });
-        Ok(Self { slabs, classes })
+        Ok(Self { served, classes })
     }
 
     /// The core's slab layer.
     #[inline]
     #[must_use]
     pub fn slabs(&self) -> &Slabs<Ours> {
-        // SAFETY: `new` initialised it, and it lives as long as the box.
-        unsafe { self.slabs.assume_init_ref() }
+        self.served.slabs()
     }
 
     /// The cache for objects of `size` bytes.
@@ -91,14 +80,15 @@ impl Source for Ground {
     #[inline]
     fn take(&self, cache: CacheId) -> NonNull<u8> {
         let slabs = self.slabs();
-        slabs.alloc(slabs.cache(cache)).expect("memory for a test")
+        let object = self.served.alloc(slabs.cache(cache));
+        object.expect("memory for a test")
     }
 
     #[inline]
     unsafe fn give(&self, cache: CacheId, object: NonNull<u8>) {
         let slabs = self.slabs();
         // SAFETY: the caller's obligation.
-        unsafe { slabs.free(slabs.cache(cache), object) };
+        unsafe { self.served.free(slabs.cache(cache), object) };
     }
 }
 
