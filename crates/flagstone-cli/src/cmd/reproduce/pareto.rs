@@ -6,7 +6,8 @@
 
 use super::ask::{Ask, Effort, Look, Runs};
 use super::sheet::{Extra, Method, Sheet};
-use flagstone_kernels::BASES;
+use flagstone_core::policy::{Policy, SheafRule};
+use flagstone_kernels::{BASES, Named};
 
 /// A picture: the table of extras that it is drawn from, the workload, and whether kernels from 6.18 are in it.
 pub(super) struct Picture {
@@ -41,10 +42,16 @@ pub(super) const COLUMNS: [&str; 2] = ["operations per task and second", "memory
 fn policies(picture: &Picture) -> impl Iterator<Item = &'static str> {
     let all = picture.from_6_18;
     let bases = BASES.iter().map(|(name, _)| *name);
-    let does = move |name: &&str| all || !["linux-6.18", "linux-7.0"].contains(name);
+    let does = move |name: &&str| all || !is_from_6_18(name);
     bases
         .filter(does)
         .chain(["linux-6.5+order4", "linux-6.5+least-waste-repaired"])
+}
+
+/// Whether it is a kernel whose mappings take 6.18's steps: kernels have sheaves from then on.
+fn is_from_6_18(name: &str) -> bool {
+    let rule = Policy::parse(name).map(|policy| policy.sheaf_rule);
+    matches!(rule, Ok(SheafRule::OptIn | SheafRule::BySize(..)))
 }
 
 fn run(picture: &Picture, effort: Effort) -> Ask {
