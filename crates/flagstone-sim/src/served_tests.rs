@@ -6,6 +6,7 @@ use crate::subject::Subject;
 use crate::world::{Virtual, word_and_entry};
 use crate::{Options, Vm};
 use core::ptr::NonNull;
+use core::sync::atomic::Ordering::Relaxed;
 use flagstone_core::base::{CacheId, CpuId, NodeId};
 use flagstone_core::heap::{Gate, Heap};
 use flagstone_core::platform::{MAX_CACHES, Slot};
@@ -133,14 +134,23 @@ fn slots(subject: &Subject, cache: CacheId) -> Vec<[usize; 2]> {
         [Slot::main(cache.index()), Slot::spare(cache.index())].map(|slot| {
             // SAFETY: the machine has more CPUs than these.
             let (word, _) = unsafe { word_and_entry(area, CpuId(cpu), slot) };
-            word.load(core::sync::atomic::Ordering::Relaxed)
+            word.load(Relaxed)
         })
     };
     (0..CPUS).map(of).collect()
 }
 
+/// Slow visits so far, in groups at whose end upkeep looks.
+fn looks(subject: &Subject) -> usize {
+    let Served::Whole(heap) = &subject.served else {
+        return 0;
+    };
+    let bell = heap.ready_if_built().map(|ready| ready.bell());
+    bell.map_or(0, |bell| bell.load(Relaxed) / 64)
+}
+
 /// Objects of 64 B go from one CPU to the next in rounds of `count`; the most that one allocation and
-/// one free wrote, upkeep included, after a first half that brings everything up to size.
+/// one free wrote which upkeep did not ride on, after a first half that brings everything up to size.
 fn most_written(rounds: u32, count: usize) -> [Wrote; 2] {
     let machine = Machine::named("x86-16").unwrap();
     let vm = Vm::new(machine, Options::default());
@@ -156,7 +166,7 @@ fn most_written(rounds: u32, count: usize) -> [Wrote; 2] {
                 let cpu = (round + which) % CPUS;
                 vm.cpu.set(cpu);
                 for _ in 0..count {
-                    let before = slots(&subject, cache);
+                    let (before, looked) = (slots(&subject, cache), looks(&subject));
                     let mut wrote = shared.wrote(|| {
                         if which == 0 {
                             held.push(subject.alloc(&vm, cache));
@@ -168,7 +178,7 @@ fn most_written(rounds: u32, count: usize) -> [Wrote; 2] {
                     let after = slots(&subject, cache);
                     let others = (0..CPUS as usize).filter(|other| *other != cpu as usize);
                     wrote.slots_of_others = others.filter(|o| before[*o] != after[*o]).count();
-                    if round >= rounds / 2 {
+                    if round >= rounds / 2 && looks(&subject) == looked {
                         most[which as usize] = most[which as usize].most(wrote);
                     }
                 }
@@ -187,7 +197,7 @@ fn a_slow_free_writes_no_line_that_other_cpus_fast_paths_read_and_few_that_all_w
         assert_eq!((free.gate, free.slots_of_others), (0, 0));
         assert_eq!((alloc.gate, alloc.slots_of_others), (0, 0));
         // Ceilings: what is written today, to be lowered. Wanted are two for the heap and the caches together.
-        assert!(free.heap <= 4 && free.caches <= 2 && free.nodes <= 2);
-        assert!(alloc.heap <= 4 && alloc.caches <= 4 && alloc.nodes <= 2);
+        assert!(free.heap <= 3 && free.caches <= 1 && free.nodes <= 1);
+        assert!(alloc.heap <= 3 && alloc.caches <= 3 && alloc.nodes <= 1);
     }
 }
