@@ -71,8 +71,8 @@ fn runs_of_the_core_give_the_noted_digests() {
         0x1ae5_09b3_04e9_f50e,
         0xe010_fff4_1b7f_7ab3,
         0x4725_85e7_235f_2120,
-        0x9f82_f46a_7160_4825,
-        0x0a5b_764c_55fe_04c5,
+        0x90ed_b994_8192_9d2f,
+        0xaa82_2962_cff8_8342,
     ];
     assert_eq!(found, noted, "{found:#x?}");
 }
