@@ -1,6 +1,9 @@
 //! `FLAGSTONE_<OPTION>` and `FLAGSTONE_CONF`: good ones are taken, bad ones named.
 
-use flagstone_tests::{Finished, LIMIT, is_flagstone, other_library, preloaded, succeed};
+use crate::SCRATCH;
+use flagstone_tests::{
+    Finished, LIMIT, compile, is_flagstone, other_library, preloaded, skip, succeed,
+};
 
 /// `echo hello` with variables; `None` where another library is under test.
 fn hello(variables: &[(&str, &str)]) -> Option<Finished> {
@@ -35,6 +38,7 @@ fn an_unknown_option_or_bad_value_is_one_line_and_the_default() {
         ("FLAGSTONE_LIMIT", "101%", "FLAGSTONE_LIMIT '101%'"),
         ("FLAGSTONE_LIMIT", "4k", "1M and more bytes"),
         ("FLAGSTONE_PRESSURE", "often", "must be 0 or 1"),
+        ("FLAGSTONE_HUGE_PAGES", "all", "must be 0 or 1"),
     ] {
         let Some(finished) = hello(&[(name, value)]) else {
             return;
@@ -55,6 +59,7 @@ fn good_options_are_taken_without_a_word() {
         ("FLAGSTONE_RETAIN_BYTES_MIN", "4M"),
         ("FLAGSTONE_LIMIT", "50%"),
         ("FLAGSTONE_PRESSURE", "1"),
+        ("FLAGSTONE_HUGE_PAGES", "1"),
     ];
     let Some(finished) = hello(&variables) else {
         return;
@@ -74,4 +79,20 @@ fn variables_of_tests_are_no_settings() {
         return;
     };
     assert_eq!(finished.stderr, "");
+}
+
+#[test]
+fn much_memory_at_once_asks_for_huge_pages_where_the_option_says_so() {
+    if !is_flagstone() {
+        return other_library();
+    }
+    if !std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists() {
+        return skip("the kernel has no transparent huge pages");
+    }
+    let program = compile(SCRATCH, "preload/huge_pages.c");
+    for (value, expected) in [("0", "0 0\n"), ("1", "1 1\n")] {
+        let mut command = preloaded(&program);
+        let finished = succeed(command.env("FLAGSTONE_HUGE_PAGES", value), LIMIT);
+        assert_eq!(finished.stdout, expected, "FLAGSTONE_HUGE_PAGES={value}");
+    }
 }

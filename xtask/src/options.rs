@@ -47,6 +47,11 @@ const VARIABLES: &[(&str, &str, &str)] = &[
         "free memory goes back where memory is short (docs/limits.md)",
     ),
     (
+        "FLAGSTONE_HUGE_PAGES",
+        "0 or 1",
+        "memory that is committed 4 MiB and more at once asks for transparent huge pages; 0 (measured: docs/adr/0026-one-budget.md)",
+    ),
+    (
         "FLAGSTONE_PROFILE",
         "a file; `%p` in its name is the process's number",
         "samples where memory comes from; the file is left at exit, for `flagstone profile` (docs/profiles.md)",

@@ -8,8 +8,9 @@
 
 mod ground_truth;
 
-use flagstone_core::policy::{Cpus, Policy, Population, estimated_live};
+use flagstone_core::policy::{Cpus, Policy};
 use flagstone_kernels::Named;
+use flagstone_kernels::policy::{Population, Populations, estimated_live};
 use ground_truth::{Boot, CacheRow, boots, caches};
 
 /// How the objects of a capture may be read, and laid out.

@@ -21,8 +21,9 @@
 mod ground_truth;
 
 use flagstone_core::base::PageSize;
-use flagstone_core::policy::{Cpus, Policy, Population, SlabShape, estimated_live};
+use flagstone_core::policy::{Cpus, Policy, SlabShape};
 use flagstone_kernels::Named;
+use flagstone_kernels::policy::{Population, Populations, estimated_live};
 use ground_truth::{CacheRow, boots, caches};
 use std::collections::VecDeque;
 

@@ -9,6 +9,7 @@
 mod ground_truth;
 
 use flagstone_core::policy::Policy;
+use flagstone_kernels::policy::Populations;
 use ground_truth::{Boot, CacheRow, boots, caches};
 
 /// Bytes of all slabs of a boot's caches under `policy`: same slots, same part-filled slabs.

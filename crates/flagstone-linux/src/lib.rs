@@ -7,6 +7,7 @@
 //!   ├ cap         the user's limit on what the heap holds
 //!   ├ cpus        how many slots, which nodes, how much cache
 //!   ├ slots       per-CPU slots: rseq/ where the C library registered an area, locks elsewhere
+//!   ├ take_over   taking sheaves out of the slots of any CPUs
 //!   ├ filter      what may be asked of the kernel beside a system-call filter
 //!   ├ strangers   threads whose area of sequences the kernel does not keep
 //!   ├ seizing     one thread at a time takes sheaves from other CPUs, and none while one forks
@@ -56,11 +57,12 @@ mod seizing;
 pub mod slots;
 pub mod strangers;
 pub mod sys;
+mod take_over;
 pub mod text;
 mod thread;
 mod tls;
 mod world;
 
-pub use memory::name_mapping;
+pub use memory::{ask_for_huge_pages, name_mapping};
 pub use report::write_line;
 pub use world::{Linux, LinuxWith, init};

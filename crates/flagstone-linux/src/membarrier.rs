@@ -17,6 +17,10 @@ const ABSENT: u8 = 2;
 
 static STATE: AtomicU8 = AtomicU8::new(UNKNOWN);
 
+/// Fences asked for.
+#[cfg(test)]
+pub static FENCES: core::sync::atomic::AtomicU32 = core::sync::atomic::AtomicU32::new(0);
+
 fn membarrier(command: usize) -> isize {
     // SAFETY: the commands used here take no pointers.
     unsafe { sys::call(libc::SYS_membarrier, [command, 0, 0, 0, 0, 0]) }
@@ -41,6 +45,8 @@ pub fn ready() -> bool {
 /// slot does not say which CPU runs it. `false` if the kernel refused.
 #[must_use]
 pub fn fence() -> bool {
+    #[cfg(test)]
+    FENCES.fetch_add(1, Ordering::Relaxed);
     let result = membarrier(FENCE);
     if sys::is_error(result, libc::EPERM) {
         // The registration is the address space's; ask again where it did not survive.

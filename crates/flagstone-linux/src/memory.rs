@@ -14,11 +14,24 @@
 use crate::sys;
 use core::ffi::CStr;
 use core::ptr::NonNull;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use flagstone_core::base::PageSize;
 use flagstone_core::platform::{NotMapped, OutOfMemory};
 
 /// `MADV_DONTNEED_LOCKED`, Linux 5.18: as `MADV_DONTNEED`, also for locked memory.
 const MADV_DONTNEED_LOCKED: usize = 24;
+
+/// Bytes from which on memory that is committed at once may have huge pages. Why 4 MiB: one of 2 MiB lies in it wherever
+/// it begins, and heaps below some 32 MiB commit less at once, so small programs stay small.
+const HUGE_PAGES_MIN: usize = 4 << 20;
+
+/// Whether it asks for them.
+static HUGE_PAGES: AtomicBool = AtomicBool::new(false);
+
+/// From now on memory of 4 MiB and more that is committed at once asks the kernel for transparent huge pages, or no more.
+pub fn ask_for_huge_pages(on: bool) {
+    HUGE_PAGES.store(on, Relaxed);
+}
 
 /// The kernel's page size, from the auxiliary vector.
 pub fn page_size() -> PageSize {
@@ -44,7 +57,16 @@ pub fn name_mapping(start: usize, bytes: usize, name: &'static CStr) {
 }
 
 fn map(bytes: usize) -> Option<NonNull<u8>> {
-    let address = mmap(0, bytes, libc::PROT_NONE, 0);
+    map_with(bytes, libc::PROT_NONE)
+}
+
+/// Fresh memory of whole pages, zeroes, usable at once.
+pub fn map_usable(bytes: usize) -> Option<NonNull<u8>> {
+    map_with(bytes, libc::PROT_READ | libc::PROT_WRITE)
+}
+
+fn map_with(bytes: usize, protection: i32) -> Option<NonNull<u8>> {
+    let address = mmap(0, bytes, protection, 0);
     if (-4095..0).contains(&address) {
         return None;
     }
@@ -173,11 +195,14 @@ pub unsafe fn commit(start: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory
             [start.addr().get(), bytes, protection, 0, 0, 0],
         )
     };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(OutOfMemory)
+    if result != 0 {
+        return Err(OutOfMemory);
     }
+    if bytes >= HUGE_PAGES_MIN && HUGE_PAGES.load(Relaxed) {
+        // SAFETY: obligation 1; the advice changes no contents, and a kernel that refuses it does without.
+        unsafe { advise(start, bytes, libc::MADV_HUGEPAGE as usize) };
+    }
+    Ok(())
 }
 
 /// # Safety

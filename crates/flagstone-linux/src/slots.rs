@@ -3,39 +3,20 @@
 //! The locked form is the plain code of `flagstone_core::platform::percpu` under a lock that is
 //! never held across anything that can block. Its locks lie in static memory, a line each.
 //!
-//! `seize` under sequences, step by step:
-//!
-//! 1. close the CPU's index, and fence: no `exchange` happens there any more, so each slot keeps
-//!    its sheaf or none; `pop` and `push` go on. (A caller whose exchange is refused keeps its
-//!    sheaf in hand and finds another place for it.)
-//! 2. swap each word to absent, and fence. A `pop` or `push` that starts after the swap finds no
-//!    sheaf. One that read the old word before has committed or will restart and read the new
-//!    one; a preempted one restarts before its next instruction.
-//! 3. what committed after the swap put its word over ours: the sheaf is back in its slot, one
-//!    object more or less. So swap again, until a fence has passed and nothing came back.
-//! 4. open the index, hand out: nobody but the caller knows the sheaves any more.
-//!
-//! Without the fence (Linux before 5.10, or beside a filter, [`crate::filter`]) nothing of another CPU may
-//! be handed out, so nothing is swapped; the caller's own CPU gives up its sheaves by `exchange`.
+//! Taking sheaves out of any CPU's slots: [`crate::take_over`].
 
 use crate::world::Linux;
-use crate::{filter, membarrier, rseq, seizing, thread};
+use crate::{rseq, seizing, thread};
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
-use core::ops::Range;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use flagstone_core::base::CpuId;
 use flagstone_core::platform::percpu::{exchange_owned, pop_owned, push_owned};
-use flagstone_core::platform::{
-    ASK_AFTER, CpuArea, LockKind, MAX_CACHES, Platform, RawLock, SheafWord, Slot,
-};
+use flagstone_core::platform::{ASK_AFTER, CpuArea, LockKind, Platform, RawLock, SheafWord, Slot};
 
 /// Locks of the locked form; CPUs beyond share. Doubling costs 4 KiB of zeroed memory.
 const LOCKS: usize = 64;
-
-/// Slots of one CPU.
-const SLOTS: usize = 2 * MAX_CACHES;
 
 /// CPUs for whose slots there is a fixed place. Why 448: the place then stays below 2 MiB, so that
 /// no huge page ever backs what is used in spots; it costs address space only. A machine with
@@ -158,7 +139,7 @@ fn locked<T>(step: impl FnOnce(CpuId) -> T) -> Option<T> {
 
 /// `None` also where the lock does not come free: two signal handlers, each on top of a holder,
 /// may each want the other's lock. Whoever gets no slot goes on without one.
-fn locked_on<T>(cpu: CpuId, step: impl FnOnce(CpuId) -> T) -> Option<T> {
+pub(crate) fn locked_on<T>(cpu: CpuId, step: impl FnOnce(CpuId) -> T) -> Option<T> {
     let lock = lock_of(cpu)?;
     let mut round = 0;
     while !Linux::try_acquire(lock) {
@@ -252,174 +233,6 @@ pub unsafe fn pop_fast(area: CpuArea, slot: Slot) -> Option<NonNull<u8>> {
 pub unsafe fn push_fast(area: CpuArea, slot: Slot, object: NonNull<u8>) -> bool {
     // SAFETY: obligations 1 and 2.
     unsafe { rseq::push(area, slot, object) }
-}
-
-/// `Platform::seize` in either form.
-///
-/// # Safety
-/// 1. As for `Platform::seize`.
-pub unsafe fn seize(
-    area: CpuArea,
-    cpu: CpuId,
-    slots: Range<u32>,
-    take: &mut dyn FnMut(Slot, SheafWord),
-) {
-    if fast() {
-        // SAFETY: obligation 1.
-        unsafe { seize_fenced(area, cpu, slots, take) }
-    } else {
-        // SAFETY: obligation 1.
-        unsafe { seize_locked(area, cpu, slots, take) }
-    }
-}
-
-/// `Platform::seize` beside restartable sequences; hands out nothing without the kernel's fence.
-///
-/// # Safety
-/// 1. As for `Platform::seize`.
-pub unsafe fn seize_fenced(
-    area: CpuArea,
-    cpu: CpuId,
-    slots: Range<u32>,
-    take: &mut dyn FnMut(Slot, SheafWord),
-) {
-    // SAFETY: obligation 1.
-    if !unsafe { any_there(area, cpu, slots.clone()) } {
-        return;
-    }
-    let permit = filter::permit();
-    if permit.is_none() || !membarrier::ready() {
-        if rseq::index() == cpu.0 {
-            // SAFETY: obligation 1; sequences are ready.
-            unsafe { take_own(area, slots, take) };
-        }
-        return;
-    }
-    if !seizing::begin() {
-        return;
-    }
-    rseq::close(cpu.0);
-    let mut taken = [SheafWord::ABSENT; SLOTS];
-    // SAFETY: obligation 1.
-    let settled = unsafe { swap_until_settled(area, cpu, slots.clone(), &mut taken) };
-    rseq::open();
-    drop(permit);
-    if settled {
-        hand_out(slots, &taken, take);
-    }
-    seizing::end();
-}
-
-/// What the caller's own CPU has in `slots`, without a fence: by steps that belong to this CPU. Where the
-/// caller moves on meanwhile, the rest is another CPU's.
-///
-/// # Safety
-/// 1. As for `Platform::seize`.
-/// 2. Sequences are ready.
-unsafe fn take_own(area: CpuArea, slots: Range<u32>, take: &mut dyn FnMut(Slot, SheafWord)) {
-    for slot in slots.map(Slot::from_index) {
-        // SAFETY: obligations 1 and 2.
-        let word = unsafe { rseq::exchange(area, slot, SheafWord::ABSENT) };
-        if !word.is_absent() {
-            take(slot, word);
-        }
-    }
-}
-
-/// Swaps words with absent until none comes back; whether that was reached. What was taken
-/// otherwise is lost, which is the safe side.
-///
-/// # Safety
-/// 1. As for `Platform::seize`; the index is closed.
-unsafe fn swap_until_settled(
-    area: CpuArea,
-    cpu: CpuId,
-    slots: Range<u32>,
-    taken: &mut [SheafWord; SLOTS],
-) -> bool {
-    for _ in 0..SEIZE_ROUNDS {
-        if !membarrier::fence() {
-            return false;
-        }
-        // SAFETY: obligation 1.
-        if !unsafe { swap_out(area, cpu, slots.clone(), taken) } {
-            return true;
-        }
-    }
-    false
-}
-
-/// Rounds of swapping before `seize` gives up what came back in every one of them. Each round
-/// too many takes a step that lay across its swap; three in a row were never seen.
-const SEIZE_ROUNDS: u32 = 100;
-
-/// Whether any of the slots has a sheaf. Only reads, so that looking at an untouched CPU costs no
-/// memory.
-///
-/// # Safety
-/// 1. As for `Platform::seize`.
-unsafe fn any_there(area: CpuArea, cpu: CpuId, mut slots: Range<u32>) -> bool {
-    slots.any(|index| {
-        // SAFETY: obligation 1.
-        let word = unsafe { area.word(cpu, Slot::from_index(index)) };
-        word.load(Ordering::Relaxed) != 0
-    })
-}
-
-/// `Platform::seize` beside the locked form.
-///
-/// # Safety
-/// 1. As for `Platform::seize`.
-pub unsafe fn seize_locked(
-    area: CpuArea,
-    cpu: CpuId,
-    slots: Range<u32>,
-    take: &mut dyn FnMut(Slot, SheafWord),
-) {
-    if !seizing::begin() {
-        return;
-    }
-    let mut taken = [SheafWord::ABSENT; SLOTS];
-    let swap = |cpu| {
-        // SAFETY: obligation 1; the CPU's lock is held.
-        unsafe { swap_out(area, cpu, slots.clone(), &mut taken) }
-    };
-    if locked_on(cpu, swap) == Some(true) {
-        hand_out(slots, &taken, take);
-    }
-    seizing::end();
-}
-
-fn hand_out(slots: Range<u32>, taken: &[SheafWord; SLOTS], take: &mut dyn FnMut(Slot, SheafWord)) {
-    for (index, &word) in slots.clone().zip(&taken[slots.start as usize..]) {
-        if !word.is_absent() {
-            take(Slot::from_index(index), word);
-        }
-    }
-}
-
-/// Swaps the words of `slots` with absent; whether any was there. Only reads the words of an
-/// untouched CPU, so that looking at it costs no memory.
-///
-/// # Safety
-/// 1. As for `Platform::seize`.
-unsafe fn swap_out(
-    area: CpuArea,
-    cpu: CpuId,
-    slots: Range<u32>,
-    taken: &mut [SheafWord; SLOTS],
-) -> bool {
-    let mut any = false;
-    for index in slots {
-        // SAFETY: obligation 1.
-        let word = unsafe { area.word(cpu, Slot::from_index(index)) };
-        if word.load(Ordering::Relaxed) != 0 {
-            let old = SheafWord(word.swap(0, Ordering::AcqRel));
-            taken[index as usize] = old;
-            any |= !old.is_absent();
-        }
-    }
-    any
 }
 
 /// In the child of a fork: frees the locks of holders that no longer exist. What the forking thread

@@ -2,7 +2,10 @@
 //! one place all the time.
 
 use super::*;
+use crate::membarrier;
+use crate::take_over::{seize_fenced, seize_locked};
 use core::num::NonZero;
+use core::ops::Range;
 use core::sync::atomic::{AtomicU8, AtomicUsize};
 use flagstone_core::slab::{OwnSheaf, bytes_for};
 use std::alloc::{Layout, alloc_zeroed};
@@ -20,7 +23,7 @@ const MARK: usize = 32;
 const STEPS: usize = 60_000;
 const WORKERS: usize = 4;
 
-type Seize = unsafe fn(CpuArea, CpuId, Range<u32>, &mut dyn FnMut(Slot, SheafWord));
+type Seize = unsafe fn(CpuArea, Range<u32>, Range<u32>, &mut dyn FnMut(Slot, SheafWord));
 
 /// One form of the slot steps under test.
 #[derive(Clone, Copy)]
@@ -69,8 +72,7 @@ fn zeroed(bytes: usize) -> NonNull<u8> {
     NonNull::new(unsafe { alloc_zeroed(layout) }).unwrap()
 }
 
-/// Keeps tests apart: one index of the process can be closed at a time, and whoever finds it closed
-/// goes without.
+/// Keeps tests apart: one thread of the process takes sheaves at a time, and others go without.
 fn alone() -> std::sync::MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE
@@ -216,15 +218,18 @@ impl World {
 
     fn seize_all(&self) -> usize {
         let mut seized = 0;
-        for cpu in 0..Linux::cpu_count() {
-            let range = self.slot.index() as u32..self.slot.index() as u32 + 1;
-            // SAFETY: the area is live, the CPU exists.
-            unsafe {
-                (self.form.seize)(self.area, CpuId(cpu), range, &mut |_, word| {
+        let cache = self.slot.index() as u32;
+        // SAFETY: the area is live, the CPUs exist.
+        unsafe {
+            (self.form.seize)(
+                self.area,
+                0..Linux::cpu_count(),
+                cache..cache + 1,
+                &mut |_, word| {
                     seized += 1;
                     self.give_back(word);
-                });
-            }
+                },
+            );
         }
         seized
     }
@@ -509,4 +514,43 @@ fn a_handler_on_top_of_a_cpus_holder_that_moved_on_to_another_is_told_so() {
         });
         assert_eq!(of_another, Some(false));
     }
+}
+
+/// Fences that one take-over of `caches` caches on 224 CPUs costs, and the sheaves that it hands out.
+fn take_over_of_224_cpus(caches: u32) -> (u32, u32) {
+    const CPUS: u32 = 224;
+    let base = zeroed(CpuArea::bytes_for(CPUS));
+    // SAFETY: zeroed, aligned, never freed.
+    let area = unsafe { CpuArea::new(base) };
+    let places = || flagstone_core::platform::percpu::each_slot(0..CPUS, 0..caches);
+    for (cpu, slot) in places() {
+        // SAFETY: the area has slots for these CPUs.
+        unsafe { area.word(cpu, slot) }.store(MARK, Ordering::Relaxed);
+    }
+    let before = membarrier::FENCES.load(Ordering::Relaxed);
+    let mut handed = 0;
+    let mut take = |_: Slot, word: SheafWord| handed += u32::from(word.0 == MARK);
+    // SAFETY: the area is live, and nobody else uses it.
+    unsafe { seize_fenced(area, 0..CPUS, 0..caches, &mut take) };
+    for (cpu, slot) in places() {
+        // SAFETY: as above.
+        assert_eq!(unsafe { area.word(cpu, slot) }.load(Ordering::Relaxed), 0);
+    }
+    (membarrier::FENCES.load(Ordering::Relaxed) - before, handed)
+}
+
+#[test]
+fn taking_the_slots_of_224_cpus_costs_two_fences_in_all() {
+    let _alone = alone();
+    start_once();
+    if !fast() || !membarrier::ready() {
+        std::eprintln!("skipped: no restartable sequences, or no fence for them");
+        return;
+    }
+    assert_eq!(take_over_of_224_cpus(1), (2, 2 * 224));
+    assert_eq!(
+        take_over_of_224_cpus(70),
+        (2, 2 * 224 * 70),
+        "more than the stack holds"
+    );
 }

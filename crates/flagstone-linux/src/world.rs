@@ -1,6 +1,6 @@
 //! The answers of Linux to what the core asks.
 
-use crate::{cap, clock, cpus, entropy, held, limits, memory, report, slots, thread};
+use crate::{cap, clock, cpus, entropy, held, limits, memory, report, slots, take_over, thread};
 use core::marker::PhantomData;
 use core::ops::Range;
 use core::ptr::NonNull;
@@ -195,12 +195,12 @@ unsafe impl<E: 'static> Platform for LinuxWith<E> {
 
     unsafe fn seize(
         area: CpuArea,
-        cpu: CpuId,
-        slots: Range<u32>,
+        cpus: Range<u32>,
+        caches: Range<u32>,
         take: &mut dyn FnMut(Slot, SheafWord),
     ) {
         // SAFETY: the caller's obligations.
-        unsafe { slots::seize(area, cpu, slots, take) }
+        unsafe { take_over::seize(area, cpus, caches, take) }
     }
 
     #[inline(always)]

@@ -6,6 +6,7 @@
 //!   FLAGSTONE_SHEAF_CAPACITY=32                one option: any key of `Policy::set`
 //!   FLAGSTONE_LIMIT=512M                       what the heap may hold; 80%: of what the process may use
 //!   FLAGSTONE_PRESSURE=1                       free memory goes back where memory is short
+//!   FLAGSTONE_HUGE_PAGES=1                     transparent huge pages under much memory at once
 //!   FLAGSTONE_VERBOSE=1                        one line at start-up
 //!   FLAGSTONE_SHOW_STATS=1                     malloc_stats() at exit
 //! ```
@@ -223,7 +224,12 @@ fn apply(policy: &mut Policy, source: &str, key: &str, value: &str) {
         "pressure" if matches!(value, "0" | "1") => {
             PRESSURE.store(value == "1", Ordering::Relaxed);
         }
-        "verbose" | "show_stats" | "pressure" => complain(source, key, &"the value must be 0 or 1"),
+        "huge_pages" if matches!(value, "0" | "1") => {
+            flagstone_linux::ask_for_huge_pages(value == "1");
+        }
+        "verbose" | "show_stats" | "pressure" | "huge_pages" => {
+            complain(source, key, &"the value must be 0 or 1");
+        }
         _ => {
             let mut digits = Line::new();
             if let Err(error) = policy.set(key, plain_number(value, &mut digits)) {

@@ -14,7 +14,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use flagstone_core::base::{CpuId, NodeId, PageSize};
 use flagstone_core::page::Pagesets;
-use flagstone_core::platform::percpu::{exchange_owned, pop_owned, push_owned};
+use flagstone_core::platform::percpu::{each_slot, exchange_owned, pop_owned, push_owned};
 use flagstone_core::platform::{
     Access, CpuArea, Fault, Function, Line, LockKind, OutOfMemory, Planted, Platform, RawLock,
     Reentered, SheafWord, Slot, Work,
@@ -244,8 +244,8 @@ unsafe impl Platform for Virtual {
 
     unsafe fn seize(
         area: CpuArea,
-        cpu: CpuId,
-        slots: Range<u32>,
+        cpus: Range<u32>,
+        caches: Range<u32>,
         take: &mut dyn FnMut(Slot, SheafWord),
     ) {
         let vm = vm::current();
@@ -255,8 +255,7 @@ unsafe impl Platform for Virtual {
         } else {
             vm.point();
         }
-        for index in slots {
-            let slot = Slot::from_index(index);
+        for (cpu, slot) in each_slot(cpus, caches) {
             // SAFETY: the caller's contract; slot steps have no scheduling point inside, so none
             // is under way on any CPU now.
             let word = unsafe { exchange_owned(area, cpu, slot, SheafWord::ABSENT) };

@@ -16,7 +16,7 @@ use flagstone_core::base::{CpuId, NodeId, PageSize};
 use flagstone_core::page::Pagesets;
 use flagstone_core::platform::{
     CpuArea, Fault, LockKind, LockedSlots, OutOfMemory, Platform, RawLock, SheafWord, SheavesOnly,
-    Slot, percpu::exchange_owned,
+    Slot, percpu::each_slot, percpu::exchange_owned,
 };
 use flagstone_core::policy::OwnPages;
 use flagstone_core::slab::Engines;
@@ -104,15 +104,15 @@ unsafe impl Platform for Bare {
 
     unsafe fn seize(
         area: CpuArea,
-        cpu: CpuId,
-        slots: Range<u32>,
+        cpus: Range<u32>,
+        caches: Range<u32>,
         take: &mut dyn FnMut(Slot, SheafWord),
     ) {
-        let lock = &cpus::slot_locks()[cpu.index()];
-        for slot in slots.map(Slot::from_index) {
+        for (cpu, slot) in each_slot(cpus, caches) {
+            let lock = &cpus::slot_locks()[cpu.index()];
             // An interrupt on top of this CPU's own step leaves it alone.
             if Self::acquire(lock).is_err() {
-                return;
+                continue;
             }
             // SAFETY: the caller's obligation; the CPU's lock is held.
             let word = unsafe { exchange_owned(area, cpu, slot, SheafWord::ABSENT) };

@@ -34,7 +34,7 @@ impl PageSize {
     pub const K64: Self = Self { shift: 16 };
 
     /// A page size of `bytes`, or `None` unless it is a power of two from 256 B to 1 GiB.
-    /// Below 512 bytes only units of shared pages are ([`crate::policy::RunRule`]).
+    /// Below 512 bytes only units of shared pages are (ADR 0011).
     #[must_use]
     pub const fn new(bytes: usize) -> Option<Self> {
         if bytes.is_power_of_two() && bytes >= 256 && bytes <= 1 << 30 {

@@ -17,7 +17,7 @@ use crate::platform::{Lock, LockKind, OutOfMemory};
 use crate::policy::Policy;
 use crate::slab::Engines;
 use crate::slab::{CacheRequest, Slabs};
-use crate::sync::plain::{AtomicBool, AtomicUsize};
+use crate::sync::plain::AtomicBool;
 
 /// What a heap is built with.
 #[derive(Clone, Copy, Debug)]
@@ -109,7 +109,6 @@ impl<P: Engines> Heap<P> {
             Slabs::init(&raw mut (*ready).slabs, &pages, &config.policy)?;
             (&raw mut (*ready).huge).write(Lock::new(LockKind::Heap, HugeTable::new()));
             (&raw mut (*ready).class_max).write(0);
-            (&raw mut (*ready).upkeep_due).write(AtomicUsize::new(0));
             (&raw mut (*ready).deep).write(Falls::new(DEEP));
             (&raw mut (*ready).empty).write(Falls::new(EMPTY));
             (&raw mut (*ready).watched).write(AtomicBool::new(false));

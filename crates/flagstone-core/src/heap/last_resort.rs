@@ -30,7 +30,7 @@ impl<P: Engines> Ready<P> {
         if size > HUGE_MAX || self.is_on_top() {
             return None;
         }
-        if !self.refusals.is_due(self.upkeep_due.load(Relaxed)) {
+        if !self.refusals.is_due(self.bell().load(Relaxed)) {
             return None;
         }
         self.free_strays();

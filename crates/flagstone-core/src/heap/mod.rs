@@ -30,6 +30,8 @@ mod huge_block;
 mod huge_table;
 mod kept;
 mod last_resort;
+#[cfg(all(test, not(loom)))]
+mod lines_tests;
 mod mark;
 mod objects;
 #[cfg(all(test, not(loom)))]

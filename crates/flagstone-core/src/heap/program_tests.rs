@@ -232,7 +232,7 @@ impl Model {
             Op::Aligned(shift, size) => {
                 let block = self.heap.alloc_aligned(1 << shift, size);
                 if let Some(at) = block {
-                    assert!(at.addr().get().is_multiple_of(1 << shift), "{op:?}");
+                    assert!(at.addr().get() % (1 << shift) == 0, "{op:?}");
                 }
                 self.add(block, size);
                 if let Some(block) = self.blocks.last_mut() {

@@ -9,7 +9,7 @@ use super::strays::Strays;
 use super::unlisted::Unlisted;
 use crate::platform::Lock;
 use crate::slab::{Engines, Slabs};
-use crate::sync::plain::{AtomicBool, AtomicUsize};
+use crate::sync::plain::AtomicBool;
 
 /// A heap's parts, once built.
 #[derive(Debug)]
@@ -18,7 +18,6 @@ pub struct Ready<P: Engines> {
     pub(super) huge: Lock<HugeTable>,
     /// Largest request a cache serves.
     pub(super) class_max: usize,
-    pub(super) upkeep_due: AtomicUsize,
     pub(super) deep: Falls,
     pub(super) empty: Falls,
     /// Whether slow paths tell the platform's observer.

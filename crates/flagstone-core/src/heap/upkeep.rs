@@ -86,7 +86,7 @@ impl<P: Engines> Ready<P> {
     /// Counts slow-path calls up to the next upkeep. Whoever stores the largest number here, from
     /// outside, has it done by the next call.
     pub fn bell(&self) -> &AtomicUsize {
-        &self.upkeep_due
+        &self.slabs.pages().budget().calls.0
     }
 
     /// Lets an observer look, if there is one, before much changes at once.
@@ -116,14 +116,15 @@ impl<P: Engines> Ready<P> {
 
     #[inline]
     fn count_calls(&self, calls: usize) {
+        let counted = self.bell();
         P::touch(
             Line::Heap,
-            (&raw const self.upkeep_due).cast(),
+            core::ptr::from_ref(counted).cast(),
             Access::Write,
         );
-        let before = self.upkeep_due.load(Relaxed);
+        let before = counted.load(Relaxed);
         let now = before.wrapping_add(calls);
-        self.upkeep_due.store(now, Relaxed);
+        counted.store(now, Relaxed);
         if before / LOOK_EVERY != now / LOOK_EVERY {
             self.upkeep_now(now / LOOK_EVERY);
         }

@@ -168,17 +168,17 @@ mod tests {
     }
 
     #[test]
-    fn while_something_is_owed_as_much_stays_as_is_in_use_beyond_the_least() {
+    fn while_something_is_owed_an_eighth_stays_of_what_is_in_use_beyond_the_least() {
         let (mut keep, budget) = (Keep::new(PageSize::K4), Budget::new(&RULE));
-        keep.note_use(&budget, 80 * MIB);
+        keep.note_use(&budget, 320 * MIB);
         keep.note_released(20 * MIB);
         keep.note_reused(&budget, MIB, || 0);
-        for (in_use, stays) in [(60, 40), (40, 24), (32, 16), (0, 16)] {
+        for (in_use, stays) in [(240, 28), (208, 24), (144, 16), (0, 16)] {
             assert!(!keep.is_excess(&budget, stays * MIB, in_use * MIB, || 0));
             assert!(keep.is_excess(&budget, stays * MIB + 1, in_use * MIB, || 0));
         }
         let paid = || 1_000_000_000;
-        assert!(keep.is_excess(&budget, 16 * MIB + 1, 60 * MIB, paid));
+        assert!(keep.is_excess(&budget, 16 * MIB + 1, 240 * MIB, paid));
     }
 
     #[test]

@@ -284,15 +284,15 @@ pub unsafe trait Platform: Sized + 'static {
     /// 2. The caller owns `new` and gives it up.
     unsafe fn exchange(area: CpuArea, slot: Slot, new: SheafWord) -> SheafWord;
 
-    /// Takes the sheaves in `slots` out of any CPU, also one that is running. Afterwards no
-    /// operation of that CPU can still touch them; each is handed to `take`.
+    /// Takes the sheaves of `caches` out of the slots of `cpus`, also of CPUs that are running.
+    /// Afterwards no operation there can still touch them; each is handed to `take`.
     ///
     /// # Safety
-    /// 1. As for [`Platform::pop`], for every slot of the range.
+    /// 1. As for [`Platform::pop`], for every slot of the caches; the CPUs exist.
     unsafe fn seize(
         area: CpuArea,
-        cpu: CpuId,
-        slots: core::ops::Range<u32>,
+        cpus: core::ops::Range<u32>,
+        caches: core::ops::Range<u32>,
         take: &mut dyn FnMut(Slot, SheafWord),
     );
 

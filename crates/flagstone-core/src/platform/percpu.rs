@@ -35,6 +35,7 @@ use super::{LockKind, Platform, RawLock};
 use crate::base::CpuId;
 use crate::sync::Ordering;
 use crate::sync::plain::{AtomicU32, AtomicUsize};
+use core::ops::Range;
 use core::ptr::NonNull;
 
 /// Caches an area has slots for. Why 256: two words per cache and CPU then fill one 4 KiB page,
@@ -135,6 +136,21 @@ impl Slot {
     pub const fn index(self) -> usize {
         self.0 as usize
     }
+}
+
+/// The slots of `caches` on each of `cpus`: CPU by CPU, main ones first.
+pub fn each_slot(
+    cpus: Range<u32>,
+    caches: Range<u32>,
+) -> impl Iterator<Item = (CpuId, Slot)> + Clone {
+    let spare = MAX_CACHES as u32;
+    let slots = caches
+        .clone()
+        .chain(spare + caches.start..spare + caches.end);
+    cpus.flat_map(move |cpu| {
+        let of = move |slot| (CpuId(cpu), Slot::from_index(slot));
+        slots.clone().map(of)
+    })
 }
 
 /// The memory of all CPUs' slots.

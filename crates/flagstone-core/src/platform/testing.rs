@@ -12,7 +12,7 @@
 //!
 //! Feature `testing`; the only part of the crate that uses `std`.
 
-use super::percpu::{exchange_owned, pop_owned, push_owned};
+use super::percpu::{each_slot, exchange_owned, pop_owned, push_owned};
 use super::{
     CpuArea, Fault, Held, LockKind, NotMapped, OutOfMemory, Platform, RawLock, SheafWord,
     SheavesOnly, Slot,
@@ -586,11 +586,11 @@ unsafe impl<E: 'static> Platform for TestingWith<E> {
 
     unsafe fn seize(
         area: CpuArea,
-        cpu: CpuId,
-        slots: core::ops::Range<u32>,
+        cpus: core::ops::Range<u32>,
+        caches: core::ops::Range<u32>,
         take: &mut dyn FnMut(Slot, SheafWord),
     ) {
-        for slot in slots.map(Slot::from_index) {
+        for (cpu, slot) in each_slot(cpus, caches) {
             // SAFETY: as the caller's; the CPU's lock is held.
             let word = World::on_cpu(cpu, || unsafe {
                 exchange_owned(area, cpu, slot, SheafWord::ABSENT)

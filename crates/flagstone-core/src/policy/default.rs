@@ -3,8 +3,7 @@
 
 use super::{
     BarnLimits, CpuPartialRule, CpuRule, Doubling, Engine, FlagstoneLimits, LayoutRule, MaxOrder,
-    MinObjects, MinPartialRule, OrderRule, PcpRule, Policy, Remedies, RunRule, SheafRule,
-    SizeClasses,
+    MinObjects, MinPartialRule, OrderRule, PcpRule, Policy, Remedies, Runs, SheafRule, SizeClasses,
 };
 use crate::base::Order;
 
@@ -20,7 +19,7 @@ impl Policy {
             min_objects: MinObjects::ByCpus,
             cpu_rule: CpuRule::PresentOrPossible,
             big_system: Doubling::Never,
-            runs: Some(RunRule::DEFAULT),
+            runs: Runs::ByPopulation,
             layout: LayoutRule::DEFAULT,
             cpu_partial_rule: CpuPartialRule::None,
             cpu_partial_set: None,

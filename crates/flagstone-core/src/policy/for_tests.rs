@@ -1,7 +1,8 @@
 //! Policies that tests of the layers run under, besides the default.
 
 use super::{
-    BarnLimits, FlagstoneLimits, LargestClass, Policy, Returns, SheafRule, SizeClasses, SizeSteps,
+    BarnLimits, FlagstoneLimits, LargestClass, Policy, Returns, Runs, SheafRule, SizeClasses,
+    SizeSteps,
 };
 
 /// Powers of two with 96 and 192 between them, up to two pages.
@@ -30,7 +31,7 @@ pub(crate) fn named(name: &str) -> Policy {
 /// As a kernel would: one order for a cache, sheaves by size, a few classes, nothing bounded by bytes.
 pub(crate) fn plain() -> Policy {
     Policy {
-        runs: None,
+        runs: Runs::ByOrder,
         sheaf_rule: SheafRule::BySize(
             SizeSteps {
                 page: 4,

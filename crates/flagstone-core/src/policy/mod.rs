@@ -4,7 +4,6 @@
 //!   default   the product's own                     set   "slab_max_order" "4" -> Policy
 //!   layout    object size, flags -> stride          cpus  possible, present, online
 //!   order     stride -> order, objects, tail
-//!   runs      live objects -> the next slab's run, and what a population costs
 //!   partial   cpu_partial, min_partial              sheaf     capacity, barn limits
 //!   pcp_marks batch, high_min, high_max             watermarks  min, low, high, promo
 //!   pcp_rule  the seam for rules that move pages
@@ -38,7 +37,6 @@ mod pcp_rule;
 mod pcp_state;
 mod pcp_tuning;
 mod remedies;
-mod runs;
 mod set;
 mod sheaf;
 mod watermarks;
@@ -57,7 +55,6 @@ pub use pcp_rule::{PageRule, PcpRule};
 pub use pcp_state::{PcpState, UNCAPPED, ZoneFlags, bounded, doubled, is_high};
 pub use pcp_tuning::OwnPages;
 pub use remedies::Remedies;
-pub use runs::{Population, RunRule, estimated_live};
 pub use set::{KEYS, SetError, SetProblem};
 pub use sheaf::{BarnLimits, Returns, SheafRule, SizeSteps};
 pub use watermarks::{WatermarkInput, Watermarks, min_free_kib};
@@ -107,6 +104,15 @@ pub enum Doubling {
     /// On 32 CPUs and more, twice the wanted objects and twice the per-CPU partial objects
     /// (docs: linux-policies 1.6). A hand-set number of objects is not doubled.
     From32Cpus,
+}
+
+/// How long the slabs of one cache are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Runs {
+    /// All by the order rule: what the slab layer makes.
+    ByOrder,
+    /// Each by what the cache holds, as `flagstone-kernels` computes it for plans (ADR 0011).
+    ByPopulation,
 }
 
 /// Bounds the kernel rules do not have; 0 means unbounded.
@@ -184,9 +190,8 @@ pub struct Policy {
     pub cpu_rule: CpuRule,
     /// Whether big systems want twice as many.
     pub big_system: Doubling,
-    /// Slabs by population instead of the order rule, for allocators that can cut runs; `None`
-    /// in every kernel preset.
-    pub runs: Option<RunRule>,
+    /// How long the slabs of one cache are, for plans.
+    pub runs: Runs,
     /// Object layout rule.
     pub layout: LayoutRule,
     /// Per-CPU partial list rule.

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::partial::MinPartialRule;
-use super::{MaxOrder, MinObjects, Policy};
+use super::{MaxOrder, MinObjects, Policy, Runs};
 use crate::base::Order;
 use core::fmt;
 
@@ -136,13 +136,13 @@ impl Policy {
         match key {
             "slab_max_order" | "slub_max_order" => {
                 let order = order()?;
-                self.runs = None;
+                self.runs = Runs::ByOrder;
                 self.max_order = MaxOrder::Fixed(order);
                 self.min_order = self.min_order.min(order);
             }
             "slab_min_order" | "slub_min_order" => {
                 let order = order()?;
-                self.runs = None;
+                self.runs = Runs::ByOrder;
                 self.min_order = order;
                 if let MaxOrder::Fixed(max) = self.max_order {
                     self.max_order = MaxOrder::Fixed(max.max(order));

@@ -178,8 +178,7 @@ impl Barn {
         }
     }
 
-    /// Leaves a full sheaf, if there is room, and takes an empty one, if there is any and one is
-    /// wanted.
+    /// Leaves a full sheaf, if there is room, and takes an empty one, if there is any.
     ///
     /// # Errors
     /// The caller's sheaf: the barn has no room for it.
@@ -187,14 +186,35 @@ impl Barn {
         &self,
         full: OwnSheaf,
         limits: Limits,
-        wanted: bool,
     ) -> Result<Option<OwnSheaf>, OwnSheaf> {
+        self.leave::<P, _>(full, limits, |lists| {
+            let empty = lists.empty.pop()?;
+            self.empty.store(self.empty() - 1, Relaxed);
+            Some(empty)
+        })
+    }
+
+    /// Leaves a full sheaf, if there is room.
+    ///
+    /// # Errors
+    /// As for [`Barn::trade_for_empty`].
+    pub fn leave_full<P: Platform>(&self, full: OwnSheaf, limits: Limits) -> Result<(), OwnSheaf> {
+        self.leave::<P, _>(full, limits, |_| ())
+    }
+
+    /// Leaves a full sheaf, and does `then` under the same lock.
+    fn leave<P: Platform, T: Default>(
+        &self,
+        full: OwnSheaf,
+        limits: Limits,
+        then: impl FnOnce(&mut Lists) -> T,
+    ) -> Result<T, OwnSheaf> {
         let len = full.len();
         if !self.has_room(len, limits) {
             return Err(full);
         }
         let mut full = Some(full);
-        let traded = self.enter::<P, _>(|lists| {
+        let left = self.enter::<P, _>(|lists| {
             if !self.has_room(len, limits) {
                 return None;
             }
@@ -202,16 +222,12 @@ impl Barn {
                 lists.full.push(sheaf);
                 self.count_full(self.full() + 1, self.stored().wrapping_add(len));
             }
-            let empty = wanted.then(|| lists.empty.pop()).flatten();
-            if empty.is_some() {
-                self.empty.store(self.empty() - 1, Relaxed);
-            }
-            Some(empty)
+            Some(then(lists))
         });
-        match (traded, full) {
-            (Ok(Some(empty)), _) => Ok(empty),
+        match (left, full) {
+            (Ok(Some(got)), _) => Ok(got),
             (_, Some(full)) => Err(full),
-            (_, None) => Ok(None),
+            (_, None) => Ok(T::default()),
         }
     }
 

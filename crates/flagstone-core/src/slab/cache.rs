@@ -11,7 +11,7 @@
 
 use super::geometry::Geometry;
 use super::sparse::Sparse;
-use super::tallies::SheafSizing;
+use super::tallies::{SheafSizing, Visits};
 use crate::base::CacheId;
 use crate::policy::Engine;
 use crate::sync::plain::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -97,9 +97,7 @@ pub struct Cache {
     /// Bytes asked for in the sampled allocations, and how many those were.
     pub(crate) sampled_bytes: AtomicU64,
     pub(crate) samples: AtomicU64,
-    /// Objects taken out of slabs (by sheaves or callers) minus those put back. The other engines do not count:
-    /// their slabs' states say it.
-    pub(crate) out: AtomicU64,
+    pub(crate) visits: Visits,
 }
 
 /// A cache's room: memory that an engine made and kept for the next cache of this id.
@@ -181,7 +179,7 @@ impl Cache {
             name,
             sampled_bytes: AtomicU64::new(0),
             samples: AtomicU64::new(0),
-            out: AtomicU64::new(0),
+            visits: Visits::default(),
         }
     }
 
@@ -249,7 +247,7 @@ impl Cache {
     #[inline]
     pub(crate) fn count_back(&self, objects: u32) {
         if self.engine() == Engine::Sheaf {
-            self.out.fetch_sub(u64::from(objects), Relaxed);
+            self.visits.out.fetch_sub(u64::from(objects), Relaxed);
         }
     }
 

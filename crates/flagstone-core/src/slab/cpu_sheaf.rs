@@ -110,7 +110,7 @@ impl<P: Engines> Slabs<P> {
         match node.barn.trade_for_full::<P>(hand, self.limits(cache)) {
             Ok((mut full, leftover)) => {
                 self.note_visit(cache, node, Served::ByBarn);
-                self.count_barn_bytes(cache, &full, false);
+                self.count_out_of_barns(cache, &full);
                 if let Some(empty) = leftover {
                     self.drop_sheaf(cache, empty);
                 }
@@ -205,11 +205,8 @@ impl<P: Engines> Slabs<P> {
     fn store_full(&self, cache: &Cache, node_id: NodeId, full: OwnSheaf) -> Option<OwnSheaf> {
         let home = self.home_of(&full).unwrap_or(node_id);
         let node = self.node(cache.id(), home);
-        self.count_barn_bytes(cache, &full, true);
-        match node
-            .barn
-            .trade_for_empty::<P>(full, self.limits(cache), true)
-        {
+        self.count_into_barns(cache, &full);
+        match node.barn.trade_for_empty::<P>(full, self.limits(cache)) {
             Ok(empty) => empty,
             Err(mut full) => {
                 self.note_flush(cache, node, &full);
@@ -239,7 +236,7 @@ impl<P: Engines> Slabs<P> {
     /// Flushes one sheaf of a barn: all barns hold more than they may now.
     fn flush_one_of(&self, cache: &Cache, barn: &Barn) {
         if let Some(mut full) = barn.take_full::<P>() {
-            self.count_barn_bytes(cache, &full, false);
+            self.count_out_of_barns(cache, &full);
             self.flush(cache, &mut full);
             self.drop_memory(full);
         }

@@ -28,8 +28,10 @@ impl<P: Engines> Slabs<P> {
         let count = sheaf.len().saturating_sub(keep);
         cache.count_back(count);
         if cache.can_be_swept() {
-            self.sweeps
-                .flushed_bytes
+            self.pages()
+                .budget()
+                .moved
+                .flushed
                 .fetch_add(count as usize * cache.geometry().size(), Relaxed);
         }
         let mut warm = sheaf.len();

@@ -37,7 +37,7 @@ impl<P: Engines> Slabs<P> {
             }
         }
         let gained = sheaf.len() - before;
-        cache.out.fetch_add(u64::from(gained), Relaxed);
+        cache.visits.out.fetch_add(u64::from(gained), Relaxed);
         gained
     }
 
@@ -206,10 +206,10 @@ impl<P: Engines> Slabs<P> {
     /// One object straight from a slab: for caches without sheaves, and when no sheaf is to be
     /// had (docs: linux-policies 5.3, step 4).
     pub fn take_one(&self, cache: &Cache, node_id: NodeId) -> Option<NonNull<u8>> {
-        cache.out.fetch_add(1, Relaxed);
+        cache.visits.out.fetch_add(1, Relaxed);
         let object = self.take_one_somewhere(cache, node_id);
         if object.is_none() {
-            cache.out.fetch_sub(1, Relaxed);
+            cache.visits.out.fetch_sub(1, Relaxed);
         }
         object
     }

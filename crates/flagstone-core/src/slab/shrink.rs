@@ -8,7 +8,7 @@
 //!
 //! A limit that fell shrinks caches too, so that a container that is made smaller gets its memory back.
 //!
-//! Sheaves start small again afterwards. One fence empties all slots of a CPU at once, so
+//! Sheaves start small again afterwards. Two fences empty the slots of all CPUs, so
 //! `shrink_all` costs little more than looking at the slots. No thread of ours: upkeep rides on
 //! slow paths of the program's own frees.
 
@@ -18,7 +18,7 @@ use super::node::Node;
 use super::sheaf::OwnSheaf;
 use super::slab::Slab;
 use super::slabs::Slabs;
-use crate::base::{CacheId, CpuId, NodeId, Pfn};
+use crate::base::{CacheId, NodeId, Pfn};
 use crate::platform::{MAX_CACHES, Slot};
 use crate::policy::FlagstoneLimits;
 use crate::sync::Ordering::Relaxed;
@@ -28,9 +28,7 @@ impl<P: Engines> Slabs<P> {
     /// Empties every sheaf of every cache, on all CPUs, and gives back empty slabs.
     #[inline(never)]
     pub fn shrink_all(&self) {
-        for cpu in 0..P::cpu_count() {
-            self.seize_sheaves(CpuId(cpu), 0..2 * MAX_CACHES as u32);
-        }
+        self.seize_sheaves(0..MAX_CACHES as u32);
         for cache in self.live_caches() {
             self.shrink_shared(cache);
         }
@@ -41,16 +39,14 @@ impl<P: Engines> Slabs<P> {
     #[cold]
     #[inline(never)]
     pub fn look_through(&self, most: u32) {
-        for cpu in 0..P::cpu_count() {
-            self.seize_sheaves(CpuId(cpu), 0..2 * MAX_CACHES as u32);
-        }
+        self.seize_sheaves(0..MAX_CACHES as u32);
         let mut seen = 0;
         for cache in self.live_caches() {
             for node in 0..self.node_count() {
                 let barn = &self.node(cache.id(), NodeId(node)).barn;
                 while let Some(full) = (seen < most).then(|| barn.take_full::<P>()).flatten() {
                     seen += full.len();
-                    self.count_barn_bytes(cache, &full, false);
+                    self.count_out_of_barns(cache, &full);
                     self.empty_out(cache, full);
                 }
             }
@@ -60,15 +56,12 @@ impl<P: Engines> Slabs<P> {
     /// Empties every sheaf of `cache`, on all CPUs, and gives back its empty slabs.
     pub fn shrink_cache(&self, cache: &Cache) {
         let id = u32::from(cache.id().0);
-        for cpu in 0..P::cpu_count() {
-            for slot in [id, MAX_CACHES as u32 + id] {
-                self.seize_sheaves(CpuId(cpu), slot..slot + 1);
-            }
-        }
+        self.seize_sheaves(id..id + 1);
         self.shrink_shared(cache);
     }
 
-    fn seize_sheaves(&self, cpu: CpuId, slots: Range<u32>) {
+    /// Empties the sheaves of `caches` on all CPUs, at the price of two fences.
+    fn seize_sheaves(&self, caches: Range<u32>) {
         let mut take = |slot: Slot, word| {
             let cache = self.cache(CacheId((slot.index() % MAX_CACHES) as u16));
             // SAFETY: `seize` hands over the sheaf for us alone.
@@ -77,7 +70,7 @@ impl<P: Engines> Slabs<P> {
             }
         };
         // SAFETY: the area is ours and the slots are inside it.
-        unsafe { P::seize(self.area(), cpu, slots, &mut take) };
+        unsafe { P::seize(self.area(), 0..P::cpu_count(), caches, &mut take) };
     }
 
     /// What of shrinking concerns a cache's shared parts.
@@ -102,7 +95,7 @@ impl<P: Engines> Slabs<P> {
         while sheaves > 0 {
             sheaves -= 1;
             if let Some(full) = node.barn.take_full::<P>() {
-                self.count_barn_bytes(cache, &full, false);
+                self.count_out_of_barns(cache, &full);
                 self.empty_out(cache, full);
             } else if let Some(empty) = node.barn.take_empty::<P>() {
                 self.empty_out(cache, empty);

@@ -26,7 +26,7 @@ use super::slabs::Slabs;
 use super::tallies::BARN_BYTES_FIRST;
 use crate::base::{CacheId, CpuId, NodeId};
 use crate::platform::{Access, Line, MAX_CACHES};
-use crate::sync::plain::{AtomicU64, Ordering::Relaxed};
+use crate::sync::plain::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// Sheaves more than one for each visitor that a barn takes where objects go round. Without them
 /// one CPU that allocates and one that frees come to the slabs whenever either falls behind.
@@ -63,6 +63,11 @@ pub(crate) enum Served {
     ByBarn,
     /// Slabs, or it was a free.
     Otherwise,
+}
+
+/// Bytes of a full sheaf.
+fn bytes_of(cache: &Cache, sheaf: &OwnSheaf) -> usize {
+    cache.geometry().size() * sheaf.len() as usize
 }
 
 /// Sets the bit of `cpu`, modulo 64, and answers all bits.
@@ -102,9 +107,9 @@ impl Cache {
     pub(crate) fn shrink_sizing(&self) {
         let sizing = &self.sizing;
         sizing.target.store(sizing.first.load(Relaxed), Relaxed);
-        sizing.misses.store(0, Relaxed);
-        sizing.seen.store(0, Relaxed);
-        sizing.makers.store(0, Relaxed);
+        self.visits.misses.store(0, Relaxed);
+        self.visits.seen.store(0, Relaxed);
+        self.visits.makers.store(0, Relaxed);
         if sizing.barn_bytes.load(Relaxed) != 0 {
             sizing.barn_bytes.store(BARN_BYTES_FIRST, Relaxed);
         }
@@ -113,24 +118,24 @@ impl Cache {
     /// Whether three CPUs or more make sheaves of this cache, `cpu` among them. Two wait for each other
     /// once at most, so their sheaves may have one length.
     pub(crate) fn is_crowded(&self, cpu: CpuId) -> bool {
-        note_cpu(&self.sizing.makers, cpu).count_ones() > 2
+        note_cpu(&self.visits.makers, cpu).count_ones() > 2
     }
 
     /// Whether `cpu` frees what others allocate: it frees before it has made a sheaf, at least two other
     /// CPUs have made some, and another CPU came by within [`VISITS_NS`].
     fn only_frees(&self, cpu: CpuId, now: u64) -> bool {
-        let sizing = &self.sizing;
+        let visits = &self.visits;
         let own = 1 << (cpu.0 % 64);
-        let is_first = sizing.makers.load(Relaxed) & own == 0;
+        let is_first = visits.makers.load(Relaxed) & own == 0;
         self.is_crowded(cpu)
             && is_first
-            && sizing.seen.load(Relaxed) & !own != 0
-            && now.saturating_sub(sizing.since.load(Relaxed)) <= VISITS_NS
+            && visits.seen.load(Relaxed) & !own != 0
+            && now.saturating_sub(visits.since.load(Relaxed)) <= VISITS_NS
     }
 
     /// CPUs that came by lately, estimated from 64 bits.
     fn visitors(&self, cpus: u32) -> u32 {
-        self.sizing.seen.load(Relaxed).count_ones() * cpus.div_ceil(64)
+        self.visits.seen.load(Relaxed).count_ones() * cpus.div_ceil(64)
     }
 
     /// Grows sheaves by one power of two, within the limit that holds for `served`, and only as long as a full
@@ -143,7 +148,7 @@ impl Cache {
         let visitors = u64::from(self.visitors(cpus));
         let parked = 2 * visitors * u64::from(target) + u64::from(barn.stored());
         let crowded = barn.take_waits() >= WAITS;
-        let live = self.out.load(Relaxed).saturating_sub(parked);
+        let live = self.visits.out.load(Relaxed).saturating_sub(parked);
         let (limit, sheaves) = match served {
             _ if target < quiet => (quiet, 1),
             Served::ByBarn => (sizing.busy.load(Relaxed), 2),
@@ -160,19 +165,23 @@ impl Cache {
 impl<P: Engines> Slabs<P> {
     /// Counts a visit of the slow path, and grows the sheaves of a busy cache.
     pub(crate) fn note_visit(&self, cache: &Cache, node: &Node, served: Served) {
-        let sizing = &cache.sizing;
-        note_cpu(&sizing.seen, P::current_cpu());
+        let visits = &cache.visits;
+        note_cpu(&visits.seen, P::current_cpu());
         if cache.sparse.is_on() {
             return;
         }
-        P::touch(Line::Heap, (&raw const sizing.misses).cast(), Access::Write);
-        let misses = sizing.misses.load(Relaxed) + 1;
-        sizing.misses.store(misses, Relaxed);
+        P::touch(
+            Line::Heap,
+            core::ptr::from_ref(visits).cast(),
+            Access::Write,
+        );
+        let misses = visits.misses.load(Relaxed) + 1;
+        visits.misses.store(misses, Relaxed);
         if misses == 1 {
-            sizing.since.store(P::now(), Relaxed);
+            visits.since.store(P::now(), Relaxed);
         } else if misses >= VISITS {
-            sizing.misses.store(0, Relaxed);
-            if P::now().saturating_sub(sizing.since.load(Relaxed)) <= VISITS_NS {
+            visits.misses.store(0, Relaxed);
+            if P::now().saturating_sub(visits.since.load(Relaxed)) <= VISITS_NS {
                 cache.grow_sheaves(served, P::cpu_count(), &node.barn);
             }
         }
@@ -237,7 +246,7 @@ impl<P: Engines> Slabs<P> {
 
     /// Whether the barns of all caches together hold what they may.
     fn barns_are_full(&self) -> bool {
-        self.barns.bytes.load(Relaxed) > self.barns_bound()
+        self.barn_bytes().load(Relaxed) > self.barns_bound()
     }
 
     /// A barn did not take `full`: takes it off the count again, and remembers why.
@@ -245,20 +254,20 @@ impl<P: Engines> Slabs<P> {
         if cache.sizing.barn_bytes.load(Relaxed) != 0 && self.barns_are_full() {
             self.barns.refused.store(true, Relaxed);
         }
-        self.count_barn_bytes(cache, full, false);
+        self.count_out_of_barns(cache, full);
         node.flushes.store(node.flushes.load(Relaxed) + 1, Relaxed);
     }
 
     /// Whether the bound of all barns fell far below what they hold.
     pub(crate) fn barns_overflow(&self) -> bool {
         let bound = self.barns_bound();
-        self.barns.bytes.load(Relaxed) > bound + bound / 8
+        self.barn_bytes().load(Relaxed) > bound + bound / 8
     }
 
     /// Bytes in use apart from what barns hold: what a program's ups and downs are seen by.
     pub(crate) fn used_bytes(&self) -> usize {
         let used = self.pages().live().bytes(P::page_size());
-        used.saturating_sub(self.barns.bytes.load(Relaxed))
+        used.saturating_sub(self.barn_bytes().load(Relaxed))
     }
 
     /// Of those, bytes of slabs in which no object that is out lay at the last estimate.
@@ -296,25 +305,32 @@ impl<P: Engines> Slabs<P> {
         self.sweeps.idle_bytes.store(idle, Relaxed);
     }
 
-    /// Counts a full sheaf into or out of the barns.
-    pub(crate) fn count_barn_bytes(&self, cache: &Cache, sheaf: &OwnSheaf, added: bool) {
-        if cache.sizing.barn_bytes.load(Relaxed) == 0 {
-            return;
+    /// Counts a full sheaf into the barns.
+    pub(crate) fn count_into_barns(&self, cache: &Cache, sheaf: &OwnSheaf) {
+        self.count_barns(cache, |barns| {
+            barns.fetch_add(bytes_of(cache, sheaf), Relaxed)
+        });
+    }
+
+    /// Counts one out of them.
+    pub(crate) fn count_out_of_barns(&self, cache: &Cache, sheaf: &OwnSheaf) {
+        self.count_barns(cache, |barns| {
+            barns.fetch_sub(bytes_of(cache, sheaf), Relaxed)
+        });
+    }
+
+    /// Barns that policies bound by sheaves are not counted.
+    fn count_barns(&self, cache: &Cache, count: impl FnOnce(&AtomicUsize) -> usize) {
+        if cache.sizing.barn_bytes.load(Relaxed) != 0 {
+            let busy = core::ptr::from_ref(&self.pages().budget().moved);
+            P::touch(Line::Heap, busy.cast(), Access::Atomic);
+            count(self.barn_bytes());
         }
-        let bytes = cache.geometry().size() * sheaf.len() as usize;
-        let (barns, budget) = (
-            &raw const self.barns,
-            core::ptr::from_ref(self.pages().budget()),
-        );
-        P::touch(Line::Heap, barns.cast(), Access::Atomic);
-        P::touch(Line::Heap, budget.cast(), Access::Atomic);
-        if added {
-            self.barns.bytes.fetch_add(bytes, Relaxed);
-            self.pages().budget().park(bytes);
-        } else {
-            self.barns.bytes.fetch_sub(bytes, Relaxed);
-            self.pages().budget().unpark(bytes);
-        }
+    }
+
+    /// Bytes that the barns of all caches hold.
+    fn barn_bytes(&self) -> &AtomicUsize {
+        &self.pages().budget().moved.barns
     }
 
     /// A refill from slabs after flushes to slabs means the barn was too small: let it hold more.

@@ -20,7 +20,7 @@ use crate::page::{PageAllocator, PageConfig, Pagesets};
 use crate::platform::{CpuArea, Lock, LockKind, MAX_CACHES, OutOfMemory, Platform};
 use crate::policy::Bounds;
 use crate::policy::{Engine, Policy};
-use crate::sync::plain::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use crate::sync::plain::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use core::ptr::NonNull;
 
 /// Caches of sheaves: memory of 64 B, 128 B, ... 8 KiB.
@@ -51,7 +51,6 @@ pub struct Slabs<P: Platform> {
     node_count: u8,
     policy: Policy,
     secret: u64,
-    generation: AtomicU32,
     pub(super) registry: Lock<u16>,
     /// Objects a signal handler could not give back because it had interrupted the lock's holder.
     pub lost: AtomicU64,
@@ -100,7 +99,6 @@ impl<P: Pagesets> Slabs<P> {
             (&raw mut (*this).node_count).write(node_count);
             (&raw mut (*this).policy).write(*policy);
             (&raw mut (*this).secret).write(P::seed() | 1);
-            (&raw mut (*this).generation).write(AtomicU32::new(1));
             (&raw mut (*this).registry).write(Lock::new(LockKind::Heap, 0));
             (&raw mut (*this).lost).write(AtomicU64::new(0));
             (&raw mut (*this).barns).write(BarnsTotal::default());
@@ -201,7 +199,7 @@ impl<P: Pagesets> Slabs<P> {
     }
 
     pub(crate) fn next_generation(&self) -> u32 {
-        self.generation.fetch_add(1, Relaxed)
+        self.pages.budget().moved.slabs.fetch_add(1, Relaxed)
     }
 
     /// Memory nodes.

@@ -87,7 +87,7 @@ impl<P: Engines> Slabs<P> {
         })
     }
 
-    /// Takes the sheaf out of a CPU's `slot` and looks for `object` in it.
+    /// Takes the sheaves of the cache out of a CPU and looks for `object` in them.
     fn held_there(&self, cache: &Cache, cpu: CpuId, slot: Slot, object: NonNull<u8>) -> bool {
         // The own CPU's needs no fence, which not every system has.
         let own = (cpu == P::current_cpu()).then(|| self.exchange(slot, None));
@@ -99,7 +99,7 @@ impl<P: Engines> Slabs<P> {
             }
         }
         let mut found = false;
-        let slots = slot.index() as u32..slot.index() as u32 + 1;
+        let id = u32::from(cache.id().0);
         let mut take = |_, word| {
             // SAFETY: `seize` hands over the sheaf for us alone.
             if let Some(sheaf) = unsafe { self.sheaf_of_word(word) } {
@@ -108,7 +108,7 @@ impl<P: Engines> Slabs<P> {
             }
         };
         // SAFETY: the area is ours and the slot is inside it.
-        unsafe { P::seize(self.area(), cpu, slots, &mut take) };
+        unsafe { P::seize(self.area(), cpu.0..cpu.0 + 1, id..id + 1, &mut take) };
         found
     }
 }

@@ -11,8 +11,8 @@
 //! nothing, so whole pages between live objects can be decommitted. They read as zero and fault
 //! in again when an object there is handed out.
 //!
-//! When: after a good deal was flushed into slabs, if idle bytes are a share of what lives, the
-//! allowance pays for it, and nothing is owed for free pages: a heap that swings wants its slabs again. A sweep that brings little charges its walk, and a hole that is wanted again
+//! When: after a good deal was flushed into slabs, if idle bytes are a share of what lives and the
+//! allowance pays for it. A sweep that brings little charges its walk, and a hole that is wanted again
 //! its fault, so that a steady program is left alone.
 //!
 //! Invariants
@@ -46,13 +46,13 @@ impl<P: Engines> Slabs<P> {
     /// Sweeps if enough was flushed and enough is idle; called by upkeep.
     pub fn sweep_if_due(&self) {
         let share = FLUSHED_MIN.max(self.pages().live().bytes(P::page_size()) / SHARE);
-        if self.sweeps.flushed_bytes.load(Relaxed) < share {
+        if self.pages().budget().moved.flushed.load(Relaxed) < share {
             return;
         }
         if !self.pages().budget().affords_sweep(P::now()) {
             return;
         }
-        self.sweeps.flushed_bytes.store(0, Relaxed);
+        self.pages().budget().moved.flushed.store(0, Relaxed);
         if self.idle_of(Cache::can_be_swept) >= share {
             let before = self.pages().holes().0;
             let slabs = self.sweep();
@@ -77,7 +77,7 @@ impl<P: Engines> Slabs<P> {
             let more = node.slabs.load(Relaxed) as usize;
             (slabs + more, flushes + node.flushes.load(Relaxed))
         });
-        let out = cache.out.load(Relaxed);
+        let out = cache.visits.out.load(Relaxed);
         let out_bytes = out as usize * cache.geometry().size();
         Course {
             idle: (slabs * cache.geometry().slab_bytes()).saturating_sub(out_bytes),

@@ -90,8 +90,8 @@ fn a_slab_that_goes_back_with_holes_is_no_regret_and_its_holes_are_not_resident(
     slabs.pages().drain_pagesets();
     assert_eq!(slabs.pages().holes(), PageCount(0));
     assert!(
-        slabs.pages().budget().affords_sweep(Testing::now()),
-        "nothing was charged"
+        slabs.pages().budget().sweeps.affords(Testing::now()),
+        "no hole was charged"
     );
     let resident = slabs.pages().snapshot().total.free_resident_pages;
     // Of 800 pages 600 are holes; a few more were the sheaves'.

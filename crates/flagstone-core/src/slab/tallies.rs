@@ -21,13 +21,6 @@ pub(crate) struct SheafSizing {
     pub busy: AtomicU32,
     /// One slot in so many may be missing in a sheaf; zero: all are alike.
     pub spread: u32,
-    /// Slow-path visits since `target` last grew, and when the first of them was.
-    pub misses: AtomicU32,
-    pub since: AtomicU64,
-    /// A bit for each CPU that came by, modulo 64, since the last shrink.
-    pub seen: AtomicU64,
-    /// The same for each CPU that made a sheaf.
-    pub makers: AtomicU64,
     /// Bytes of full sheaves a barn of this cache may hold now; zero: only `barn_full` counts.
     pub barn_bytes: AtomicUsize,
     /// Full sheaves a barn may hold by the policy.
@@ -36,10 +29,27 @@ pub(crate) struct SheafSizing {
     pub barn_empty: AtomicU32,
 }
 
-/// What the barns of all caches hold.
+/// What visits of slow paths write of a cache, in one line; what allocations among them sample lies apart.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(crate) struct Visits {
+    /// Slow-path visits since sheaves last grew, and when the first of them was.
+    pub misses: AtomicU32,
+    pub since: AtomicU64,
+    /// A bit for each CPU that came by, modulo 64, since the last shrink.
+    pub seen: AtomicU64,
+    /// The same for each CPU that made a sheaf.
+    pub makers: AtomicU64,
+    /// Objects taken out of slabs (by sheaves or callers) minus those put back. The other engines do not count:
+    /// their slabs' states say it.
+    pub out: AtomicU64,
+}
+
+const _: () = assert!(size_of::<Visits>() == 64, "one line");
+
+/// The bound of all barns.
 #[derive(Debug, Default)]
 pub(crate) struct BarnsTotal {
-    pub bytes: AtomicUsize,
     pub hand: AtomicU32,
     /// A sheaf was flushed because of the bound of all barns, since a refill last asked.
     pub refused: AtomicBool,
@@ -48,8 +58,6 @@ pub(crate) struct BarnsTotal {
 /// What sweeps remember.
 #[derive(Debug, Default)]
 pub(crate) struct Sweeps {
-    /// Bytes flushed into slabs that can be swept, since the last look.
-    pub flushed_bytes: AtomicUsize,
     /// Bytes of slabs in which nothing was out at the last estimate.
     pub idle_bytes: AtomicUsize,
 }

@@ -5,6 +5,7 @@
 //!   order     a0, a, least-waste             layout    2007, 2020, 2024
 //!   slab2007  the SLAB peer's own shape      sheaf     capacities of 7.0
 //!   pagesets  how pages move, 2.6.24 to 6.19
+//!   runs      live objects -> the next slab's run, and what a population costs
 //! ```
 //!
 //! A rule is a value that a policy holds: the core asks it and does not know whose it is.
@@ -14,6 +15,7 @@ mod layout;
 mod order;
 mod pagesets;
 mod presets;
+mod runs;
 mod sheaf;
 pub mod slab2007;
 
@@ -23,3 +25,4 @@ mod space_tests;
 pub use layout::{V2007, V2020, V2024};
 pub use pagesets::{KernelPages, PcpVersion};
 pub use presets::{BASES, KMALLOC, MODIFIERS, NameError, Named};
+pub use runs::{Population, Populations, estimated_live};

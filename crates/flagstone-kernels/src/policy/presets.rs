@@ -8,7 +8,7 @@ use core::fmt;
 use flagstone_core::base::Order;
 use flagstone_core::policy::{
     BarnLimits, CpuPartialRule, CpuRule, Doubling, Engine, FlagstoneLimits, LargestClass,
-    LayoutRule, MaxOrder, MinObjects, MinPartialRule, OrderRule, Policy, Remedies, Returns,
+    LayoutRule, MaxOrder, MinObjects, MinPartialRule, OrderRule, Policy, Remedies, Returns, Runs,
     SheafRule, SizeClasses, UNCAPPED,
 };
 
@@ -174,7 +174,7 @@ fn modify(policy: &mut Policy, name: &str) -> Option<()> {
         "defer-contended-free" => policy.remedies.defer_free = true,
         "avoid-contended-slab" => policy.remedies.avoid_contended = true,
         "order4" => {
-            policy.runs = None;
+            policy.runs = Runs::ByOrder;
             policy.max_order = MaxOrder::Fixed(Order::new(4)?);
             policy.big_system = Doubling::From32Cpus;
         }
@@ -202,7 +202,7 @@ fn modify(policy: &mut Policy, name: &str) -> Option<()> {
 
 /// One order per cache by `rule`, whatever the base did.
 const fn fix_order(policy: &mut Policy, rule: OrderRule) {
-    policy.runs = None;
+    policy.runs = Runs::ByOrder;
     policy.order_rule = rule;
 }
 
@@ -216,7 +216,7 @@ const fn linux_2_6_24() -> Policy {
         min_objects: MinObjects::ByPage2007,
         cpu_rule: CpuRule::Ignored,
         big_system: Doubling::Never,
-        runs: None,
+        runs: Runs::ByOrder,
         layout: layout::V2007,
         cpu_partial_rule: CpuPartialRule::None,
         cpu_partial_set: None,

@@ -1,6 +1,6 @@
 //! Every rule over the whole space of what may be asked: no panic, and answers that hold together.
 
-use super::{BASES, MODIFIERS, Named};
+use super::{BASES, MODIFIERS, Named, Populations};
 use flagstone_core::base::*;
 use flagstone_core::policy::*;
 use proptest::prelude::*;
@@ -85,7 +85,7 @@ proptest! {
         prop_assert!(held.objects >= objects);
         let next = policy.next_slab(size, page, cpus, &held).unwrap();
         prop_assert!(next.objects > 0 && next.tail_bytes < size.max(shape.tail_bytes + 1));
-        if policy.runs.is_some() {
+        if policy.runs == Runs::ByPopulation {
             // No more than the order rule's slabs, but for the credit.
             let fixed = objects.div_ceil(shape.objects.into()) * shape.bytes(page) as u64;
             prop_assert!(

@@ -194,7 +194,7 @@ impl<P: Engines> Host<'_, P> {
     /// Both sheaves are full.
     fn main_through_barn(&self, cache: &Cache, main: OwnSheaf, mut spare: OwnSheaf) -> OwnSheaf {
         let barn = &self.node_here(cache).barn;
-        match barn.trade_for_empty::<P>(main, self.barn_limits(), true) {
+        match barn.trade_for_empty::<P>(main, self.barn_limits()) {
             Ok(empty) => match empty.or_else(|| self.new_sheaf(cache)) {
                 Some(empty) => {
                     self.install_spare(cache, spare);
@@ -283,8 +283,8 @@ impl<P: Engines> Host<'_, P> {
         let barn = &self.node_here(cache).barn;
         let mut rest = sheaf;
         if rest.room() == 0 {
-            match barn.trade_for_empty::<P>(rest, self.barn_limits(), false) {
-                Ok(_none) => return,
+            match barn.leave_full::<P>(rest, self.barn_limits()) {
+                Ok(()) => return,
                 Err(full) => rest = full,
             }
         }

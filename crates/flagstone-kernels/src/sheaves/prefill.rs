@@ -73,8 +73,8 @@ pub fn give_back<P: Engines<Engine = Kernels>>(
         }
         let barn = &host.node_here(cache).barn;
         if barn.full() < host.barn_limits().full && host.fill(cache, &mut sheaf) {
-            match barn.trade_for_empty::<P>(sheaf, host.barn_limits(), false) {
-                Ok(_none) => return,
+            match barn.leave_full::<P>(sheaf, host.barn_limits()) {
+                Ok(()) => return,
                 Err(full) => sheaf = full,
             }
         }

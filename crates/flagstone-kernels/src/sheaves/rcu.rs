@@ -49,7 +49,7 @@ pub fn after_grace<P: Engines<Engine = Kernels>>(slabs: &Slabs<P>, cache: &Cache
     P::touch(Line::Sheaf, sheaf.address(), Access::Write);
     let host = Host(slabs);
     let barn = &host.node_here(cache).barn;
-    if let Err(full) = barn.trade_for_empty::<P>(sheaf, host.barn_limits(), false) {
+    if let Err(full) = barn.leave_full::<P>(sheaf, host.barn_limits()) {
         host.store(cache, full);
     }
 }

@@ -211,7 +211,7 @@ macro_rules! steps {
         }
 
         /// `Platform::exchange` as a restartable sequence; gives `new` back for an index at or above
-        /// `count`, and for the one that is closed.
+        /// `count`, and while all are closed.
         ///
         /// Why it commits by a store-exclusive with release, after a load with acquire: the sheaf's
         /// new holder sees all that was written before, on whatever CPU, and no swap of `seize` is
@@ -233,10 +233,9 @@ macro_rules! steps {
                         "ldr {t:w}, [{thread}, {index}]",
                         "cmp {t:w}, {count:w}",
                         "b.hs 3f",
-                        "add {t:w}, {t:w}, 1",
                         "ldr {there:w}, [{closed}]",
-                        "cmp {t:w}, {there:w}",
-                        "b.eq 3f",
+                        "cbnz {there:w}, 3f",
+                        "add {t:w}, {t:w}, 1",
                         "add {t}, {base}, {t}, lsl 12",
                         "add {t}, {t}, {slot}, lsl 3",
                         $window,

@@ -71,7 +71,7 @@ pub static COUNTED_OFFSET: AtomicIsize = AtomicIsize::new(0);
 pub const MM_CID_BEHIND: isize = MM_CID - RSEQ_CS;
 /// Indexes that exist: `exchange` installs no sheaf at or above it.
 static INDEX_COUNT: AtomicU32 = AtomicU32::new(0);
-/// The index, plus one, on which `exchange` does nothing now; zero for none.
+/// Whether `exchange` does nothing now: not zero.
 static CLOSED: AtomicU32 = AtomicU32::new(0);
 
 /// Distance from the thread pointer to `rseq_cs`.
@@ -134,12 +134,9 @@ pub fn divert(divert: bool) {
     POP_OFFSET.store(plain, Ordering::Relaxed);
 }
 
-/// Keeps `exchange` away from an index until [`open`]; `false` if another is kept away already.
-/// An `exchange` under way is done after the next fence.
-pub fn close(index: u32) -> bool {
-    CLOSED
-        .compare_exchange(0, index + 1, Ordering::AcqRel, Ordering::Relaxed)
-        .is_ok()
+/// Keeps `exchange` away from all indexes until [`open`]. One under way is done after the next fence.
+pub fn close() {
+    CLOSED.store(1, Ordering::Release);
 }
 
 /// Ends [`close`]; in the child of a fork, that of a thread which is no more.
@@ -148,7 +145,7 @@ pub fn open() {
 }
 
 /// `Platform::exchange` as a restartable sequence; gives `new` back for an index that has no
-/// slots or is closed.
+/// slots, and while all are closed.
 ///
 /// # Safety
 /// 1. As for `Platform::exchange`.

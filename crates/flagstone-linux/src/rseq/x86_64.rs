@@ -321,7 +321,7 @@ macro_rules! steps {
         }
 
         /// `Platform::exchange` as a restartable sequence; gives `new` back for an index at or above
-        /// `count`, and for the one that is closed.
+        /// `count`, and while all are closed.
         ///
         /// Why it commits by `xchg`, which is atomic against all CPUs: the sheaf's new holder sees
         /// all that was written before, on whatever CPU. It runs once per sheaf.
@@ -340,9 +340,9 @@ macro_rules! steps {
                         "mov {t:e}, dword ptr fs:[{index}]",
                         "cmp {t:e}, {count:e}",
                         "jae 3f",
+                        "cmp dword ptr [{closed}], 0",
+                        "jne 3f",
                         "add {t:e}, 1",
-                        "cmp {t:e}, dword ptr [{closed}]",
-                        "je 3f",
                         "shl {t}, 12",
                         "add {t}, {base}",
                         $window,

@@ -1,5 +1,12 @@
 use super::*;
-use crate::policy::for_tests::plain;
+
+/// The default policy with slabs by the order rule.
+fn plain() -> Policy {
+    Policy {
+        runs: Runs::ByOrder,
+        ..Policy::default()
+    }
+}
 
 fn flagstone() -> Policy {
     Policy::default()

@@ -27,32 +27,30 @@
 //! was small, longer ones later. Reasons and figures: `docs/adr/0011-order-by-population.md`.
 #![forbid(unsafe_code)]
 
-use super::order::SlabShape;
-use super::{Cpus, Policy};
-use crate::base::{Order, PageCount, PageSize};
+use flagstone_core::base::{Order, PageCount, PageSize};
+use flagstone_core::policy::{Cpus, Policy, Runs, SlabShape};
 
-/// The knobs of the rule.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RunRule {
+/// The numbers of the rule.
+struct RunRule {
     /// Bytes in one unit where pages are larger than 4 KiB; smaller pages are their own unit.
-    pub shared_unit: usize,
+    shared_unit: usize,
     /// Most bytes in one run, unless one object needs more. Runs are further bound by a block of
     /// order 3.
-    pub run_bytes_max: usize,
+    run_bytes_max: usize,
     /// Bytes beyond the order rule's total that one byte of tail in the cache allows.
-    pub tail_credit: u64,
+    tail_credit: u64,
     /// Most units of such credit.
-    pub credit_units_max: u64,
+    credit_units_max: u64,
     /// The next slab should hold one object for this many that the cache has room for, if that is
     /// less than the order rule's slab holds.
-    pub growth_share: u64,
+    growth_share: u64,
     /// The next slab should hold at least this many bytes of objects, or a page of them where
     /// pages are smaller.
-    pub first_bytes: usize,
+    first_bytes: usize,
 }
 
 impl RunRule {
-    /// The default policy's values, chosen over 59 captures and populations up to four times
+    /// Chosen over 59 captures and populations up to four times
     /// larger or smaller (`tests/least_waste_table.rs`).
     ///
     /// 256 bytes: with units of 512 or 1024 raw counts of 64 KiB captures cost more than the base.
@@ -60,7 +58,7 @@ impl RunRule {
     /// at 12 the patch has smaller tails in one capture, at 28 the base less memory in one. Four
     /// units: unbounded, the memory margin halves. Share 8 and 16 KiB at first: at 4 raw counts of
     /// one capture cost more, at 16 and 4 KiB node lists of large pages see more traffic.
-    pub const DEFAULT: Self = Self {
+    const DEFAULT: Self = Self {
         shared_unit: 256,
         run_bytes_max: 512 << 10,
         tail_credit: 20,
@@ -70,8 +68,7 @@ impl RunRule {
     };
 
     /// The page size runs are counted in.
-    #[must_use]
-    pub const fn unit(&self, page_size: PageSize) -> PageSize {
+    const fn unit(&self, page_size: PageSize) -> PageSize {
         if page_size.bytes() <= PageSize::K4.bytes() {
             return page_size;
         }
@@ -225,67 +222,34 @@ impl Population {
     }
 }
 
-impl Policy {
+/// What populations cost under a policy.
+pub trait Populations {
     /// The page size slabs are counted in: pages, or a part of one where the policy cuts them.
-    #[must_use]
-    pub const fn slab_unit(&self, page_size: PageSize) -> PageSize {
-        match &self.runs {
-            Some(rule) => rule.unit(page_size),
-            None => page_size,
-        }
-    }
+    fn slab_unit(&self, page_size: PageSize) -> PageSize;
 
     /// The shape of the next slab of a cache that has room for what `held` says and needs one
-    /// object more, in [`Policy::slab_unit`]s; `order` is that of the smallest block of pages the
+    /// object more, in [`Populations::slab_unit`]s; `order` is that of the smallest block of pages the
     /// run is cut from. Rules that do not look at the population answer [`Policy::slab_shape`].
-    #[must_use]
-    pub fn next_slab(
+    fn next_slab(
         &self,
         size: usize,
         page_size: PageSize,
         cpus: Cpus,
         held: &Population,
-    ) -> Option<SlabShape> {
-        let fixed = self.slab_shape(size, page_size, cpus)?;
-        match &self.runs {
-            Some(rule) => rule.next(size, page_size, &fixed, held),
-            None => Some(fixed),
-        }
-    }
+    ) -> Option<SlabShape>;
 
     /// Slabs of a cache that grew to `objects` objects without ever shrinking.
-    #[must_use]
-    pub fn population(
+    fn population(
         &self,
         size: usize,
         page_size: PageSize,
         cpus: Cpus,
         objects: u64,
-    ) -> Option<Population> {
-        let fixed = self.slab_shape(size, page_size, cpus)?;
-        let mut total = Population::default();
-        let Some(rule) = &self.runs else {
-            total.add(&fixed, page_size, objects.div_ceil(fixed.objects.into()));
-            return Some(total);
-        };
-        while total.objects < objects {
-            let shape = rule.next(size, page_size, &fixed, &total)?;
-            let left = (objects - total.objects).div_ceil(shape.objects.into());
-            // A cache of thousands of slabs has settled: its next ones are alike.
-            let step = if total.slabs < SETTLED {
-                1
-            } else {
-                total.slabs / 64
-            };
-            total.add(&shape, rule.unit(page_size), step.min(left));
-        }
-        Some(total)
-    }
+    ) -> Option<Population>;
 
     /// The same objects spread evenly over the online CPUs, each with slabs of its own: what a
     /// kernel whose CPUs own slabs tends to after boot.
-    #[must_use]
-    pub fn population_spread(
+    fn population_spread(
         &self,
         size: usize,
         page_size: PageSize,
@@ -301,6 +265,57 @@ impl Policy {
             .population(size, page_size, cpus, each)?
             .times(owners - rest);
         Some(more.plus(fewer))
+    }
+}
+
+impl Populations for Policy {
+    fn slab_unit(&self, page_size: PageSize) -> PageSize {
+        match self.runs {
+            Runs::ByPopulation => RunRule::DEFAULT.unit(page_size),
+            Runs::ByOrder => page_size,
+        }
+    }
+
+    fn next_slab(
+        &self,
+        size: usize,
+        page_size: PageSize,
+        cpus: Cpus,
+        held: &Population,
+    ) -> Option<SlabShape> {
+        let fixed = self.slab_shape(size, page_size, cpus)?;
+        match self.runs {
+            Runs::ByPopulation => RunRule::DEFAULT.next(size, page_size, &fixed, held),
+            Runs::ByOrder => Some(fixed),
+        }
+    }
+
+    fn population(
+        &self,
+        size: usize,
+        page_size: PageSize,
+        cpus: Cpus,
+        objects: u64,
+    ) -> Option<Population> {
+        let fixed = self.slab_shape(size, page_size, cpus)?;
+        let mut total = Population::default();
+        if self.runs == Runs::ByOrder {
+            total.add(&fixed, page_size, objects.div_ceil(fixed.objects.into()));
+            return Some(total);
+        }
+        let rule = RunRule::DEFAULT;
+        while total.objects < objects {
+            let shape = rule.next(size, page_size, &fixed, &total)?;
+            let left = (objects - total.objects).div_ceil(shape.objects.into());
+            // A cache of thousands of slabs has settled: its next ones are alike.
+            let step = if total.slabs < SETTLED {
+                1
+            } else {
+                total.slabs / 64
+            };
+            total.add(&shape, rule.unit(page_size), step.min(left));
+        }
+        Some(total)
     }
 }
 
