@@ -6,7 +6,7 @@
 
 use crate::gather::Gathered;
 use crate::slabs::{Finished, Shape, Slabs};
-use crate::{Error, Format, Options, kmalloc};
+use crate::{Error, Options, kmalloc};
 use flagstone_trace::header::{Cache, Level, SCHEMA};
 use flagstone_trace::index::StreamId;
 use flagstone_trace::write::Writer;
@@ -48,20 +48,21 @@ impl Told {
     }
 }
 
-/// Writes the trace; the sentence about it, and its file.
+/// Writes the trace; the sentences about it, and its file.
 pub fn write(
     gathered: &Gathered,
     options: &Options,
     out: File,
-) -> Result<(String, BufWriter<File>), Error> {
+) -> Result<(Vec<String>, BufWriter<File>), Error> {
     let streams = Trace::open(gathered.file.path())?;
     let told = Told::of(options);
     let (found, first) = match gathered.format.is_kernel() {
         true => look(gathered, &streams, &told)?,
         false => (Slabs::new(None).finish(&[]), 0),
     };
-    let line = summary(gathered, &found);
-    let header = header(gathered, options, &told, &found, &line);
+    let mut notes = summary(gathered, &found);
+    notes.extend(gathered.about.notes.iter().cloned());
+    let header = header(gathered, options, &told, &found, notes.clone());
     let mut writer = Writer::new(BufWriter::new(out), &header).map_err(Error::Output)?;
     writer
         .process(&Process {
@@ -106,7 +107,7 @@ pub fn write(
         }
     }
     let file = writer.finish().map_err(Error::Output)?;
-    Ok((line, file))
+    Ok((notes, file))
 }
 
 /// Reads all of it once: what has no event, and what was there before; the time of the first event.
@@ -146,37 +147,67 @@ fn look(gathered: &Gathered, streams: &Trace, told: &Told) -> Result<(Finished, 
     Ok((slabs.finish(&shapes), first.unwrap_or(0)))
 }
 
-fn summary(gathered: &Gathered, found: &Finished) -> String {
+/// What was read and what was inferred, a sentence each; what did not happen is left out.
+fn summary(gathered: &Gathered, found: &Finished) -> Vec<String> {
     let about = &gathered.about;
-    if gathered.format == Format::Heaptrack {
-        return format!(
-            "{} events; {} lines that tell of no block; {} times that went backwards",
-            gathered.events, about.others, about.backwards
-        );
-    }
     let counts = found.counts;
-    format!(
-        "{} kernel events of {} caches on {} CPUs; frees without an event: {} inferred where their address \
-         was allocated again, {} where their slab's pages were given back, {} where slabinfo had fewer objects in \
-         use at the end; {} allocations without an event, \
-         inferred by their frees; {} objects older than the trace, of {} slabs; {} frees of objects whose \
-         cache nothing tells; {} moves of pages, {} others; {} lost by the recorder; {} \
-         times that went backwards",
-        gathered.events,
-        gathered.caches.len(),
-        gathered.cpus,
+    let kernel = gathered.format.is_kernel();
+    let mut notes = vec![match kernel {
+        true => format!(
+            "{} kernel events of {} caches on {} CPUs.",
+            gathered.events,
+            gathered.caches.len(),
+            gathered.cpus
+        ),
+        false => format!("{} events.", gathered.events),
+    }];
+    let mut tell = |count: u64, what: &str| {
+        if count > 0 {
+            notes.push(format!("{count} {what}."));
+        }
+    };
+    tell(
         counts.reused,
+        "frees without an event, inferred where their address was allocated again",
+    );
+    tell(
         counts.emptied,
+        "frees without an event, inferred where their slab's pages were given back",
+    );
+    tell(
         counts.excess,
+        "frees without an event, inferred where slabinfo had fewer objects in use at the end",
+    );
+    tell(
         counts.bulk,
+        "allocations without an event, inferred by their frees",
+    );
+    tell(
         counts.older,
-        found.start.len(),
-        counts.unknown,
+        &format!(
+            "objects older than the trace, of {} slabs",
+            found.start.len()
+        ),
+    );
+    tell(counts.unknown, "frees of objects whose cache nothing tells");
+    tell(
         gathered.internal,
-        about.others,
+        "moves of pages between pagesets and zones",
+    );
+    let others = match kernel {
+        true => "events of other kinds",
+        false => "lines that tell of no block",
+    };
+    tell(about.others, others);
+    tell(
         gathered.lost,
-        about.backwards
-    )
+        "events lost by the recorder; with larger buffers it loses fewer (perf record -m 64M, trace-cmd record -b 65536)",
+    );
+    tell(
+        about.backwards,
+        "times that went backwards, taken as standing still",
+    );
+    notes
 }
 
 fn name(gathered: &Gathered) -> String {
@@ -203,11 +234,9 @@ fn header(
     options: &Options,
     told: &Told,
     found: &Finished,
-    line: &str,
+    notes: Vec<String>,
 ) -> Header {
     let about = &gathered.about;
-    let mut notes = vec![format!("{line}.")];
-    notes.extend(about.notes.iter().cloned());
     let kernel = gathered.format.is_kernel();
     let mut older: HashMap<u32, (u64, u64)> = HashMap::new();
     for slab in &found.start {
@@ -246,7 +275,10 @@ fn header(
             .map(|word| clean(word, 1000))
             .collect(),
         allocator: if kernel { "kernel" } else { "" }.into(),
-        machine: clean(&about.machine, 200),
+        machine: match about.machine.is_empty() {
+            true => options.machine.clone(),
+            false => clean(&about.machine, 200),
+        },
         cpus: gathered.cpus,
         page_size: match about.page_size {
             page if page.is_power_of_two() && (4096..=1 << 20).contains(&page) => page,

@@ -93,13 +93,17 @@ impl From<flagstone_trace::Error> for Error {
 pub struct Summary {
     /// Which kind of file it was.
     pub format: Format,
-    /// One sentence with the counts.
-    pub line: String,
+    /// What is in the trace and what had to be inferred, with counts; a sentence each.
+    pub notes: Vec<String>,
+    /// Events that the recorder had no room for.
+    pub lost: u64,
 }
 
 /// What the caller knows besides the file.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Options {
+    /// The machine, for files that do not say which: system, release, architecture.
+    pub machine: String,
     /// A kernel's caches before and after, as /proc/slabinfo had them.
     pub slabs: Option<(String, String)>,
     /// Its zones before and after, as /proc/zoneinfo had them.
@@ -123,9 +127,13 @@ pub fn import(
         return Err(Error::Foreign(format.empty().into()));
     }
     let file = out().map_err(Error::Output)?;
-    let (line, mut file) = infer::write(&gathered, options, file)?;
+    let (notes, mut file) = infer::write(&gathered, options, file)?;
     file.flush().map_err(Error::Output)?;
-    Ok(Summary { format, line })
+    Ok(Summary {
+        format,
+        notes,
+        lost: gathered.lost,
+    })
 }
 
 /// Hands what a file of this format tells to `sink`, in the file's order.

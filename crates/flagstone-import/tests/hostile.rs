@@ -39,6 +39,7 @@ fn what_is_imported_from_mutated_files_is_a_whole_trace() {
     let options = Options {
         slabs: both(SLABS),
         zones: both(ZONES),
+        ..Options::default()
     };
     mutate::each_read("import", 3000, 100, |bytes| {
         let out = tempfile::NamedTempFile::new().unwrap();
@@ -62,6 +63,7 @@ fn a_capture_as_text_has_its_slabs_and_its_moves_of_pages() {
     let options = Options {
         slabs: Some((SLABS.into(), SLABS.into())),
         zones: Some((ZONES.into(), ZONES.into())),
+        ..Options::default()
     };
     import(&mut Cursor::new(text.unwrap()), &options, || {
         File::create(out.path())

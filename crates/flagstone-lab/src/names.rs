@@ -10,15 +10,25 @@ use std::path::Path;
 /// wrong; lower, and names are offered that nobody meant.
 const ALIKE: f64 = 0.6;
 
-/// The known name that is most like `given`, if any is like it.
+/// The known name that is most like `given`, if any is like it; of names as like as each other the one that has
+/// digits where `given` has them.
 #[must_use]
 pub fn closest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let alike = |name: &str| strsim::normalized_damerau_levenshtein(given, name);
+    let digits = |name: &str| {
+        let pairs = given.bytes().zip(name.bytes());
+        pairs
+            .filter(|(a, b)| a.is_ascii_digit() == b.is_ascii_digit())
+            .count()
+    };
     known
         .into_iter()
         .map(|name| (alike(name), name))
         .filter(|&(score, _)| score >= ALIKE)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .max_by(|a, b| {
+            a.0.total_cmp(&b.0)
+                .then_with(|| digits(a.1).cmp(&digits(b.1)))
+        })
         .map(|(_, name)| name)
 }
 
@@ -139,6 +149,16 @@ fn preset_before(name: &str) -> Option<&'static str> {
     presets.max().map(|(_, known)| known)
 }
 
+/// The policy of a recorded machine's kernel, as `Linux 6.18.44-cloud x86_64` names it: the newest preset that is
+/// not newer.
+#[must_use]
+pub fn kernel_of(machine: &str) -> Option<&'static str> {
+    let release = machine.strip_prefix("Linux ")?;
+    let end = release.find(|c: char| !c.is_ascii_digit() && c != '.');
+    let version = release[..end.unwrap_or(release.len())].trim_end_matches('.');
+    preset_before(&format!("linux-{version}"))
+}
+
 /// A number of bytes with a suffix K, M or G as plain digits; anything else as it is, for the policy
 /// to refuse.
 #[must_use]
@@ -188,6 +208,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_recorded_kernel_has_the_newest_preset_that_is_not_newer() {
+        for (machine, policy) in [
+            ("Linux 6.18.44-cloud x86_64", Some("linux-6.18")),
+            ("Linux 6.12.0 x86_64", Some("linux-6.12")),
+            ("Linux 6.11.0-rc3+ aarch64", Some("linux-6.7")),
+            ("Linux 7.9", Some("linux-7.2")),
+            ("Linux 2.4.1", None),
+            ("Linux ", None),
+            ("", None),
+        ] {
+            assert_eq!(kernel_of(machine), policy, "{machine}");
+        }
+    }
+
+    #[test]
     fn misspelt_names_are_understood_and_others_are_not() {
         assert_eq!(
             closest("flagstoen", ["linux-6.5", "flagstone"]),
@@ -197,6 +232,8 @@ mod tests {
             closest("hackbnch", ["mmap1", "hackbench"]),
             Some("hackbench")
         );
+        let classes = ["malloc-64", "malloc-6k"];
+        assert_eq!(closest("malloc-65", classes), Some("malloc-64"));
         assert_eq!(closest("zzz", ["linux-6.5", "flagstone"]), None);
     }
 

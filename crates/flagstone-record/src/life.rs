@@ -31,8 +31,9 @@ static TOLD: AtomicBool = AtomicBool::new(false);
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 static IMAGE: AtomicU32 = AtomicU32::new(0);
 static KEY: AtomicU32 = AtomicU32::new(u32::MAX);
-/// One address in so many is recorded.
-static SAMPLE: AtomicU64 = AtomicU64::new(1);
+/// Blocks are recorded whose hash is below: all, or 2^32 by `--sample`. Compared, not divided: a division took as
+/// long as half of a request.
+static SAMPLED_BELOW: AtomicU64 = AtomicU64::new(1 << 32);
 
 /// Whether events are recorded now.
 #[inline]
@@ -43,8 +44,8 @@ pub fn recording() -> bool {
 /// Whether the block at `address` belongs to the sample.
 #[inline]
 pub fn sampled(address: *mut c_void) -> bool {
-    let every = SAMPLE.load(Ordering::Relaxed);
-    every == 1 || ((address as u64 >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) % every == 0
+    let hash = (address as u64 >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+    hash < SAMPLED_BELOW.load(Ordering::Relaxed)
 }
 
 /// The process that is recorded.
@@ -76,33 +77,50 @@ pub fn stop(why: &str) {
     }
 }
 
+/// What a constructor is called with. The C library's own variables are not set yet where this library is
+/// the first to be constructed.
+type Start = unsafe extern "C" fn(i32, *const *const c_char, *const *const c_char);
+
 #[used]
 #[unsafe(link_section = ".init_array")]
-static CONSTRUCTOR: extern "C" fn() = construct;
+static CONSTRUCTOR: Start = construct;
 
 #[used]
 #[unsafe(link_section = ".fini_array")]
 static DESTRUCTOR: extern "C" fn() = finish;
 
-extern "C" fn construct() {
-    // SAFETY: a name that ends in a zero; the constructor runs before other threads.
-    let file = unsafe { libc::getenv(c"FLAGSTONE_RECORD_FILE".as_ptr()) };
-    if file.is_null() {
+/// Begins to record.
+///
+/// # Safety
+/// 1. Called by the loader, before other threads, with the program's environment where that is glibc.
+unsafe extern "C" fn construct(
+    _count: i32,
+    _arguments: *const *const c_char,
+    environment: *const *const c_char,
+) {
+    // Other C libraries pass nothing, and have set their variable.
+    #[cfg(not(target_env = "gnu"))]
+    let environment = {
+        unsafe extern "C" {
+            static environ: *const *const c_char;
+        }
+        // SAFETY: a variable of the C library; obligation 1.
+        unsafe { environ }
+    };
+    // SAFETY: obligation 1.
+    let variables = unsafe { Variables::new(environment) };
+    let Some(file) = variables.get(b"FLAGSTONE_RECORD_FILE=") else {
         return;
-    }
-    // SAFETY: the environment's strings end in a zero.
-    let file = unsafe { CStr::from_ptr(file) }.to_bytes();
+    };
     if file.is_empty() || file.len() >= PATH_BYTES {
         return;
     }
     // SAFETY: the constructor is the only writer.
     unsafe { (&mut *PATH.0.get())[..file.len()].copy_from_slice(file) };
-    let most = number(c"FLAGSTONE_RECORD_BYTES", u64::MAX);
+    let most = variables.number(b"FLAGSTONE_RECORD_BYTES=", u64::MAX);
     sink::BYTES_MAX.store(most, Ordering::Relaxed);
-    SAMPLE.store(
-        number(c"FLAGSTONE_RECORD_SAMPLE", 1).max(1),
-        Ordering::Relaxed,
-    );
+    let every = variables.number(b"FLAGSTONE_RECORD_SAMPLE=", 1).max(1);
+    SAMPLED_BELOW.store((1 << 32) / every, Ordering::Relaxed);
     let mut key = 0;
     // SAFETY: a key to fill and a function of the right type.
     if unsafe { libc::pthread_key_create(&raw mut key, Some(thread_ends)) } == 0 {
@@ -113,21 +131,49 @@ extern "C" fn construct() {
     const REGISTER_PRIVATE_EXPEDITED: i32 = 1 << 4;
     // SAFETY: no preconditions; where it is refused, the end waits for owners all the same.
     unsafe { libc::syscall(libc::SYS_membarrier, REGISTER_PRIVATE_EXPEDITED, 0, 0) };
+    // SAFETY: obligation 1; recording begins below.
+    unsafe { look::begin() };
     begin_process();
     RECORDING.store(true, Ordering::Release);
     describe(false);
 }
 
-fn number(name: &CStr, default: u64) -> u64 {
-    // SAFETY: a name that ends in a zero.
-    let text = unsafe { libc::getenv(name.as_ptr()) };
-    if text.is_null() {
-        return default;
+/// The environment that a program began with.
+struct Variables(*const *const c_char);
+
+impl Variables {
+    /// # Safety
+    /// 1. A list of strings that ends in null, which nobody changes meanwhile; or null.
+    unsafe fn new(list: *const *const c_char) -> Self {
+        Self(list)
     }
-    // SAFETY: the environment's strings end in a zero.
-    let text = unsafe { CStr::from_ptr(text) };
-    let parsed = text.to_str().ok().and_then(|text| text.parse().ok());
-    parsed.unwrap_or(default)
+
+    /// The value of the variable whose name and equals sign are `prefix`.
+    fn get(&self, prefix: &[u8]) -> Option<&'static [u8]> {
+        let mut at = self.0;
+        if at.is_null() {
+            return None;
+        }
+        loop {
+            // SAFETY: obligation 1 of `new`: an entry up to and with the null.
+            let entry = unsafe { *at };
+            if entry.is_null() {
+                return None;
+            }
+            // SAFETY: obligation 1 of `new`.
+            let text = unsafe { CStr::from_ptr(entry) }.to_bytes();
+            if let Some(value) = text.strip_prefix(prefix) {
+                return Some(value);
+            }
+            // SAFETY: the entry was not the last.
+            at = unsafe { at.add(1) };
+        }
+    }
+
+    fn number(&self, prefix: &[u8], default: u64) -> u64 {
+        let text = self.get(prefix).and_then(|text| str::from_utf8(text).ok());
+        text.and_then(|text| text.parse().ok()).unwrap_or(default)
+    }
 }
 
 fn begin_process() {

@@ -9,7 +9,7 @@ use crate::stream::{self, note};
 use crate::{life, ranges, tls};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use flagstone_trace::resident::{Scratch, look};
+use flagstone_trace::resident::{Known, Scratch, before, look};
 use flagstone_trace::{Event, clock};
 
 /// Blocks of fewer bytes are taken for touched. Why 16 KiB: buffers of servers have that size and stay
@@ -115,6 +115,16 @@ pub fn gone(address: usize) -> usize {
     0
 }
 
+/// Notes the mappings that stand before the first allocation: they are not the allocator's.
+///
+/// # Safety
+/// 1. The process has one thread, and there was no look.
+pub unsafe fn begin() {
+    // SAFETY: obligation 1.
+    let room = unsafe { &mut *ROOM.0.get() };
+    before(&mut room.scratch, ranges::add);
+}
+
 /// Looks if it is time.
 #[inline]
 pub fn perhaps(now: u64) {
@@ -188,8 +198,13 @@ fn now_look(least: usize) {
     // SAFETY: this thread's own words; nothing of a look is noted as the program's.
     unsafe { (*local).depth = 1 };
     let count = ranges::copy(&mut room.ranges[..ranges::RANGES]);
-    let stacks = stream::stacks(&mut room.ranges[count..]);
-    let found = look(&mut room.scratch, &room.ranges[..count + stacks]);
+    let [live, ended] = stream::stacks(&mut room.ranges[count..]);
+    let (ranges, rest) = room.ranges.split_at(count + live);
+    let known = Known {
+        ranges,
+        ended: &rest[..ended],
+    };
+    let found = look(&mut room.scratch, known);
     // SAFETY: as above.
     unsafe { (*local).depth = depth };
     let Some(found) = found else {

@@ -39,6 +39,11 @@ pub fn after_fork() {
     LOCK.store(false, Ordering::Relaxed);
 }
 
+/// Adds memory that is not the allocator's.
+pub fn add(start: usize, end: usize) {
+    with(|| insert(start, end));
+}
+
 /// Copies the table.
 pub fn copy(into: &mut [[usize; 2]]) -> usize {
     let copied = with(|| {

@@ -31,7 +31,7 @@ pub struct Stream {
     pub thread: u32,
     /// Events of handlers that came while the owner was inside.
     pub lost: AtomicU64,
-    /// The owner's stack.
+    /// The owner's stack, or the last owner's: the C library keeps stacks for threads to come.
     pub stack: [AtomicUsize; 2],
     /// The chunk's state.
     pub encoder: Encoder,
@@ -140,22 +140,24 @@ pub fn flush(stream: &mut Stream) {
     }
 }
 
-/// A stream for this thread: one that a thread gave up, or a new one; null without memory.
+/// A stream for this thread: the one of the thread that had its stack, another that a thread gave up, or a new one;
+/// null without memory.
 #[cold]
 #[inline(never)]
 fn begin() -> *mut Stream {
-    let mut at = ALL.load(Ordering::Acquire);
-    while !at.is_null() {
-        // SAFETY: streams are never unmapped.
-        let stream = unsafe { &*at };
-        let taken =
-            stream
-                .owned
-                .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
-        if taken.is_ok() {
-            break;
-        }
-        at = stream.link;
+    // SAFETY: no preconditions.
+    let thread = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
+    // The first thread's stack has a name of its own among the mappings.
+    // SAFETY: no preconditions.
+    let first = thread == unsafe { libc::getpid() } as u32;
+    let stack = match first {
+        true => [0; 2],
+        false => flagstone_trace::resident::stack().unwrap_or_default(),
+    };
+    let had_it = |stream: &Stream| stream.stack[0].load(Ordering::Relaxed) == stack[0];
+    let mut at = given_up(had_it);
+    if at.is_null() {
+        at = given_up(|_| true);
     }
     if at.is_null() {
         at = map();
@@ -167,38 +169,54 @@ fn begin() -> *mut Stream {
     // SAFETY: owned by this thread since the exchange, or not yet known to anybody else.
     let stream = unsafe { &mut *at };
     stream.number = NUMBER.fetch_add(1, Ordering::Relaxed) + 1;
-    // SAFETY: no preconditions.
-    stream.thread = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
+    stream.thread = thread;
     stream.encoder.clear();
-    // The first thread's stack has a name of its own among the mappings.
-    // SAFETY: no preconditions.
-    if stream.thread != unsafe { libc::getpid() } as u32 {
-        let [start, end] = flagstone_trace::resident::stack().unwrap_or_default();
-        stream.stack[0].store(start, Ordering::Relaxed);
-        stream.stack[1].store(end, Ordering::Relaxed);
-    }
+    stream.stack[0].store(stack[0], Ordering::Relaxed);
+    stream.stack[1].store(stack[1], Ordering::Relaxed);
     life::at_thread_exit();
+    at
+}
+
+/// Takes a stream that a thread gave up and `fits`; null if there is none.
+fn given_up(fits: impl Fn(&Stream) -> bool) -> *mut Stream {
+    let mut at = ALL.load(Ordering::Acquire);
+    while !at.is_null() {
+        // SAFETY: streams are never unmapped.
+        let stream = unsafe { &*at };
+        let take = || {
+            let owned = &stream.owned;
+            owned.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
+        };
+        if fits(stream) && take().is_ok() {
+            break;
+        }
+        at = stream.link;
+    }
     at
 }
 
 /// Stacks told at most.
 pub const STACKS: usize = 1024;
 
-/// The stacks of threads that live.
-pub fn stacks(into: &mut [[usize; 2]]) -> usize {
-    let mut at = ALL.load(Ordering::Acquire);
-    let mut count = 0;
-    while !at.is_null() && count < into.len() {
-        // SAFETY: streams are never unmapped.
-        let stream = unsafe { &*at };
-        let word = |which: usize| stream.stack[which].load(Ordering::Relaxed);
-        if stream.owned.load(Ordering::Relaxed) && word(1) != 0 {
-            into[count] = [word(0), word(1)];
-            count += 1;
+/// The stacks of threads that live, then those of threads that have ended; how many of each.
+pub fn stacks(into: &mut [[usize; 2]]) -> [usize; 2] {
+    let mut counts = [0; 2];
+    let mut end = 0;
+    for (count, owned) in counts.iter_mut().zip([true, false]) {
+        let mut at = ALL.load(Ordering::Acquire);
+        while !at.is_null() && end < into.len() {
+            // SAFETY: streams are never unmapped.
+            let stream = unsafe { &*at };
+            let word = |which: usize| stream.stack[which].load(Ordering::Relaxed);
+            if stream.owned.load(Ordering::Relaxed) == owned && word(1) != 0 {
+                into[end] = [word(0), word(1)];
+                end += 1;
+                *count += 1;
+            }
+            at = stream.link;
         }
-        at = stream.link;
     }
-    count
+    counts
 }
 
 fn map() -> *mut Stream {
@@ -254,7 +272,6 @@ pub fn end() {
         stream.busy.store(false, Ordering::Release);
     }
     words.stream = null_mut();
-    stream.stack[1].store(0, Ordering::Relaxed);
     stream.owned.store(false, Ordering::Release);
     words.depth = 0;
 }

@@ -4,7 +4,7 @@
 //!   smaps_rollup   all anonymous pages
 //!   maps           data of programs and libraries, the first stack, zeroed data behind a file's: as
 //!                  far as its ELF header says, for an allocator's memory may lie right behind
-//!   ranges         what the caller knows: mappings of the program, stacks of threads
+//!   known          what the caller knows: mappings of the program, stacks of threads
 //!   pagemap        which pages of those are there        heap = all - those
 //! ```
 //!
@@ -53,6 +53,17 @@ pub struct Resident {
     pub other: u64,
 }
 
+/// A process's memory beside its allocator's, as far as the caller knows. Ranges lie apart from each other; a
+/// pair of zeroes is none.
+#[derive(Clone, Copy, Default)]
+pub struct Known<'a> {
+    /// Mappings of the program, and stacks of threads that live.
+    pub ranges: &'a [[usize; 2]],
+    /// Stacks of threads that have ended. A C library keeps some of them for the next threads and unmaps others, whose
+    /// place may be the allocator's by now: one counts while a mapping begins where it does, above its guard page.
+    pub ended: &'a [[usize; 2]],
+}
+
 /// An open file.
 struct File(i32);
 
@@ -77,11 +88,10 @@ impl Drop for File {
     }
 }
 
-/// Looks at this process. `ranges` are its other memory as far as the caller knows, apart from each other;
-/// a pair of zeroes is none. No answer without `/proc`, or where other memory is too large to look at.
-pub fn look(scratch: &mut Scratch, ranges: &[[usize; 2]]) -> Option<Resident> {
+/// Looks at this process. No answer without `/proc`, or where other memory is too large to look at.
+pub fn look(scratch: &mut Scratch, known: Known<'_>) -> Option<Resident> {
     let all = anonymous(scratch)?;
-    let other = other(scratch, ranges)?;
+    let other = other(scratch, known)?;
     Some(Resident {
         heap: all.saturating_sub(other),
         other,
@@ -151,8 +161,52 @@ impl Map {
     }
 }
 
+/// Hands over the lines of `maps`; no answer where a line has none.
+fn each_map(
+    maps: &File,
+    text: &mut [u8; READ],
+    mut each: impl FnMut(&Map) -> Option<()>,
+) -> Option<()> {
+    let mut end = 0;
+    loop {
+        let read = maps.read(&mut text[end..])?;
+        end += read;
+        let mut at = 0;
+        while let Some(length) = text[at..end].iter().position(|byte| *byte == b'\n') {
+            if let Some(map) = Map::of(&text[at..at + length]) {
+                each(&map)?;
+            }
+            at += length + 1;
+        }
+        text.copy_within(at..end, 0);
+        end -= at;
+        if read == 0 || end == text.len() {
+            return Some(());
+        }
+    }
+}
+
+/// Hands over this process's anonymous mappings without a name, before anything was allocated: they are the loader's and
+/// the threads' own. None where a heap stands already.
+pub fn before(scratch: &mut Scratch, mut each: impl FnMut(usize, usize)) {
+    let text = &mut scratch.text;
+    let mut all = |each: &mut dyn FnMut(&Map) -> Option<()>| {
+        let maps = File::open(c"/proc/self/maps")?;
+        each_map(&maps, text, each)
+    };
+    let no_heap = |map: &Map| (!map.heap).then_some(());
+    if all(&mut { no_heap }).is_some() {
+        all(&mut |map| {
+            if map.own && !map.named {
+                each(map.start, map.end);
+            }
+            Some(())
+        });
+    }
+}
+
 /// Resident bytes of the process's own outside its allocator.
-fn other(scratch: &mut Scratch, ranges: &[[usize; 2]]) -> Option<u64> {
+fn other(scratch: &mut Scratch, known: Known<'_>) -> Option<u64> {
     let maps = File::open(c"/proc/self/maps")?;
     let pagemap = File::open(c"/proc/self/pagemap")?;
     let memory = File::open(c"/proc/self/mem")?;
@@ -166,23 +220,7 @@ fn other(scratch: &mut Scratch, ranges: &[[usize; 2]]) -> Option<u64> {
         image: (0, 0),
         data_ends: 0,
     };
-    let mut end = 0;
-    loop {
-        let read = maps.read(&mut text[end..])?;
-        end += read;
-        let mut at = 0;
-        while let Some(length) = text[at..end].iter().position(|byte| *byte == b'\n') {
-            if let Some(map) = Map::of(&text[at..at + length]) {
-                count.map(&map, ranges)?;
-            }
-            at += length + 1;
-        }
-        text.copy_within(at..end, 0);
-        end -= at;
-        if read == 0 || end == text.len() {
-            break;
-        }
-    }
+    each_map(&maps, text, |map| count.map(map, known))?;
     // SAFETY: sysconf with a valid name has no obligations.
     Some(count.found * unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64)
 }
@@ -200,7 +238,7 @@ struct Count<'a> {
 }
 
 impl Count<'_> {
-    fn map(&mut self, map: &Map, ranges: &[[usize; 2]]) -> Option<()> {
+    fn map(&mut self, map: &Map, known: Known<'_>) -> Option<()> {
         let of_file = map.named && !map.heap;
         if of_file && map.offset == 0 && map.file != self.image.1 {
             self.image = (map.start, map.file);
@@ -224,7 +262,8 @@ impl Count<'_> {
             self.range(start, end)?;
             start = end;
         }
-        for &range in ranges {
+        let ended = known.ended.iter().filter(|range| range[0] == map.start);
+        for range in known.ranges.iter().chain(ended) {
             let (start, end) = (range[0].max(start), range[1].min(map.end));
             if start < end {
                 self.range(start, end)?;
@@ -389,7 +428,7 @@ mod tests {
             start as usize
         };
         let mut scratch = Box::new(Scratch::new());
-        let before = look(&mut scratch, &[]).unwrap();
+        let before = look(&mut scratch, Known::default()).unwrap();
         let anonymous = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         let start = map(0, BYTES + 4096, anonymous, -1);
         let fixed = libc::MAP_PRIVATE | libc::MAP_FIXED;
@@ -398,7 +437,7 @@ mod tests {
         let behind = core::ptr::with_exposed_provenance_mut::<u8>(start + 4096);
         // SAFETY: the mapping's other pages.
         unsafe { behind.write_bytes(1, BYTES) };
-        let after = look(&mut scratch, &[]).unwrap();
+        let after = look(&mut scratch, Known::default()).unwrap();
         assert!(
             after.heap >= before.heap + BYTES as u64 / 2,
             "{before:?} {after:?}"
@@ -424,8 +463,13 @@ mod tests {
             start as usize
         };
         let mut scratch = Box::new(Scratch::new());
-        let with = look(&mut scratch, &[]).unwrap();
-        let without = look(&mut scratch, &[[start, start + BYTES]]).unwrap();
+        let with = look(&mut scratch, Known::default()).unwrap();
+        let ranges = &[[start, start + BYTES]];
+        let known = Known {
+            ranges,
+            ..Known::default()
+        };
+        let without = look(&mut scratch, known).unwrap();
         assert!(
             without.heap + (BYTES as u64) <= with.heap + (1 << 20),
             "{with:?} {without:?}"
@@ -434,5 +478,40 @@ mod tests {
             without.other >= with.other + BYTES as u64,
             "{with:?} {without:?}"
         );
+    }
+
+    /// A stack that a thread left is other memory as long as it stands; what lies across its place is not.
+    #[test]
+    fn a_stack_that_was_left_is_not_the_heaps_while_it_stands() {
+        const BYTES: usize = 8 << 20;
+        const GUARD: usize = 4096;
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: a mapping of its own, its first page made a guard, the others written.
+        let start = unsafe {
+            let start = libc::mmap(
+                core::ptr::null_mut(),
+                GUARD + BYTES,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            );
+            assert_ne!(start, libc::MAP_FAILED);
+            assert_eq!(libc::mprotect(start, GUARD, libc::PROT_NONE), 0);
+            start.cast::<u8>().add(GUARD).write_bytes(1, BYTES);
+            start as usize + GUARD
+        };
+        let mut scratch = Box::new(Scratch::new());
+        let mut heap = |ended: [usize; 2]| {
+            let known = Known {
+                ended: &[ended],
+                ..Known::default()
+            };
+            look(&mut scratch, known).unwrap().heap
+        };
+        let (none, stack) = (heap([0; 2]), heap([start, start + BYTES]));
+        let across = heap([start + GUARD, start + BYTES]);
+        assert!(stack + BYTES as u64 <= none + (1 << 20), "{stack} {none}");
+        assert!(across + (1 << 20) >= none, "{across} {none}");
     }
 }

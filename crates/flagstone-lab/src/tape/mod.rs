@@ -54,6 +54,8 @@ pub struct About {
     pub streams: u32,
     /// A kernel's capture.
     pub kernel: bool,
+    /// The machine that was recorded: system and release; empty if the trace does not say.
+    pub machine: String,
     /// Its events.
     pub events: u64,
     /// A kernel's caches, as they were before and after.
@@ -76,6 +78,7 @@ impl Recorded {
         let about = About {
             streams: trace.streams().len() as u32,
             kernel: trace.header().allocator == "kernel",
+            machine: trace.header().machine.clone(),
             events: trace.events(),
             caches: trace.header().caches.clone(),
             left_out: Vec::new(),

@@ -77,7 +77,11 @@ pub fn record(span: Duration, output: &Path) -> Result<(), Failure> {
         .map_err(|error| told("reading events", error))?;
     let lost = instance.lost();
     drop(instance);
-    let options = Options { slabs, zones };
+    let options = Options {
+        machine: super::system(),
+        slabs,
+        zones,
+    };
     import::import(text.path(), output, &options, "record --kernel")?;
     if lost > 0 {
         eprintln!(

@@ -104,6 +104,7 @@ pub fn run(args: &Args) -> Outcome {
         preload: &libraries,
         variables: &variables(args, &file),
         output: child::Output::Own,
+        documents: None,
     });
     let ended = match started {
         Ok(ended) => ended,
@@ -164,24 +165,25 @@ fn begin(args: &Args) -> Result<PathBuf, Failure> {
     args.output.canonicalize().map_err(|error| refused(&error))
 }
 
-fn header(args: &Args) -> Header {
-    let words = args.command.iter();
-    let system = |name: &str| {
+/// The machine: system, release, architecture.
+fn system() -> String {
+    let told = |name: &str| {
         let text = std::fs::read_to_string(format!("/proc/sys/kernel/{name}"));
         text.unwrap_or_default().trim().to_owned()
     };
+    let arch = std::env::consts::ARCH;
+    format!("{} {} {arch}", told("ostype"), told("osrelease"))
+}
+
+fn header(args: &Args) -> Header {
+    let words = args.command.iter();
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     Header {
         schema: SCHEMA.into(),
         recorder: concat!("flagstone record ", env!("CARGO_PKG_VERSION")).into(),
         command: words.map(|word| word.to_string_lossy().into()).collect(),
         allocator: args.under.to_string_lossy().into(),
-        machine: format!(
-            "{} {} {}",
-            system("ostype"),
-            system("osrelease"),
-            std::env::consts::ARCH
-        ),
+        machine: system(),
         cpus: std::thread::available_parallelism().map_or(0, |count| count.get() as u32),
         page_size: page_size(),
         tick_ns: clock::tick_ns(),

@@ -58,6 +58,8 @@ pub struct Row {
     pub mean_rss_bytes: Figure,
     /// Resident after the last operation.
     pub end_rss_bytes: Figure,
+    /// Mean resident bytes by the mean of what was live at the same times.
+    pub mean_rss_by_live: Figure,
     pub page_faults: Figure,
     /// Requests refused, in all runs.
     pub refused: u64,
@@ -99,11 +101,7 @@ impl Document {
     ) -> Self {
         let rows = allocators.iter().map(|allocator| {
             let own = runs.iter().filter(|(name, _)| *name == allocator.name);
-            row(
-                allocator,
-                own.map(|(_, run)| run).collect(),
-                compiled.head.ops,
-            )
+            row(allocator, own.map(|(_, run)| run).collect(), compiled)
         });
         Self {
             schema: "flagstone.replay/1",
@@ -124,7 +122,18 @@ impl Document {
     }
 }
 
-fn row(allocator: &Allocator, mut runs: Vec<&Run>, ops: u64) -> Row {
+/// Bytes live at a time.
+pub fn live_at(live: &[(u64, u64)], ns: u64) -> u64 {
+    let at = live.partition_point(|point| point.0 <= ns);
+    at.checked_sub(1).map_or(0, |at| live[at].1)
+}
+
+fn row(allocator: &Allocator, mut runs: Vec<&Run>, compiled: &Compiled) -> Row {
+    let ops = compiled.head.ops;
+    let by_live = |run: &Run| {
+        let live = run.curve.iter().map(|&(ns, _)| live_at(&compiled.live, ns));
+        run.mean() * run.curve.len() as f64 / live.sum::<u64>().max(1) as f64
+    };
     let figure = |value: &dyn Fn(&Run) -> f64| Figure::of(runs.iter().map(|run| value(run)));
     let mut row = Row {
         allocator: allocator.name.clone(),
@@ -135,6 +144,7 @@ fn row(allocator: &Allocator, mut runs: Vec<&Run>, ops: u64) -> Row {
         peak_rss_bytes: figure(&|run| run.peak() as f64),
         mean_rss_bytes: figure(&|run| run.mean()),
         end_rss_bytes: figure(&|run| run.end as f64),
+        mean_rss_by_live: figure(&by_live),
         page_faults: figure(&|run| run.faults as f64),
         refused: runs.iter().map(|run| run.refused).sum(),
         curve: Vec::new(),
@@ -172,6 +182,14 @@ pub fn write(document: &Document, file: &Path) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_live_stays_until_the_next_point() {
+        let live = [(10, 100), (20, 300)];
+        for (ns, bytes) in [(9, 0), (10, 100), (19, 100), (20, 300), (99, 300)] {
+            assert_eq!(live_at(&live, ns), bytes, "{ns}");
+        }
+    }
 
     #[test]
     fn a_thinned_curve_keeps_its_peak_and_its_order() {

@@ -1,6 +1,6 @@
 //! A replay as one page: the memory of every allocator over the trace's time, and the table.
 
-use super::figures::Document;
+use super::figures::{Document, live_at};
 use super::view::{HEADS, mib, rows, sentence};
 use crate::html::chart::{COLOURS, drawing, look};
 use crate::html::{close, close_table, escape, header_ends, open, open_table};
@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 /// The colour of flagstone in every report.
 const OWN: usize = 3;
-/// Colours of the others, in order.
-const OTHERS: [usize; 5] = [0, 1, 2, 4, 5];
+/// Colours of the others, in order; the grey one last, for what is live is grey too.
+const OTHERS: [usize; 5] = [1, 2, 4, 5, 0];
 
 /// The page.
 pub fn page(document: &Document) -> String {
@@ -44,6 +44,24 @@ pub fn page(document: &Document) -> String {
         &format!("Peaks: {words}"),
         &chart(document),
     ));
+    page.push_str("</section><section><h2>Fragmentation over the program's time</h2>");
+    page.push_str(
+        "<p>Resident bytes for each byte that the program holds. Where it holds less than a twentieth of its most, \
+         nothing is drawn.</p>",
+    );
+    let words = document
+        .rows
+        .iter()
+        .map(|row| format!("{} {:.2}", row.allocator, row.mean_rss_by_live.median))
+        .collect::<Vec<_>>()
+        .join(", ");
+    page.push_str(&drawing(
+        "ratio",
+        "vega-lite",
+        "Resident bytes by live bytes over time",
+        &format!("Means by means: {words}"),
+        &ratios(document),
+    ));
     page.push_str("</section><section><h2>Figures</h2>");
     open_table(&mut page, "Figures of every allocator", &HEADS);
     for row in rows(document) {
@@ -59,19 +77,39 @@ pub fn page(document: &Document) -> String {
     page
 }
 
+/// What the dashed line is called.
+const LIVE: &str = "live, as asked for";
+
 fn chart(document: &Document) -> Value {
-    let mut values = points("live, as asked for", &document.live);
+    let mut values = points(LIVE, &document.live);
     for row in &document.rows {
         values.extend(points(&row.allocator, &row.curve));
     }
+    lines(document, &[LIVE], values, "MiB")
+}
+
+fn ratios(document: &Document) -> Value {
+    let least = document.peak_live_bytes / 20;
+    let mut values = Vec::new();
+    for row in &document.rows {
+        values.extend(row.curve.iter().filter_map(|&(ns, bytes)| {
+            let live = live_at(&document.live, ns);
+            let ratio = (live > least).then(|| bytes as f64 / live as f64)?;
+            Some(json!({ "name": row.allocator, "s": ns as f64 / 1e9, "value": ratio }))
+        }));
+    }
+    lines(document, &[], values, "resident / live")
+}
+
+/// Lines over the recorded run's time: some of the program's own, then one for each allocator.
+fn lines(document: &Document, own: &[&str], values: Vec<Value>, title: &str) -> Value {
     let mut others = OTHERS.iter().cycle();
-    let names: Vec<&str> = std::iter::once("live, as asked for")
-        .chain(document.rows.iter().map(|row| row.allocator.as_str()))
-        .collect();
+    let allocators = document.rows.iter().map(|row| row.allocator.as_str());
+    let names: Vec<&str> = own.iter().copied().chain(allocators).collect();
     let colours: Vec<&str> = names
         .iter()
         .map(|name| match *name {
-            "live, as asked for" => "var(--soft)",
+            LIVE => "var(--soft)",
             "flagstone" => COLOURS[OWN],
             _ => COLOURS[*others.next().expect("a cycle has no end")],
         })
@@ -79,19 +117,23 @@ fn chart(document: &Document) -> Value {
     let dashes: Vec<Value> = names
         .iter()
         .map(|name| match *name {
-            "live, as asked for" => json!([4, 3]),
+            LIVE => json!([4, 3]),
             _ => json!([1, 0]),
         })
         .collect();
+    let mut config = look();
+    // Beside the lines it would take a third of a phone's width.
+    config["legend"]["orient"] = "top".into();
+    config["legend"]["columns"] = 2.into();
     json!({
-        "config": look(),
+        "config": config,
         "width": "container",
         "height": 320,
         "data": { "values": values },
         "mark": { "type": "line", "interpolate": "step-after", "strokeWidth": 2 },
         "encoding": {
             "x": { "field": "s", "type": "quantitative", "title": "seconds of the recorded run" },
-            "y": { "field": "mib", "type": "quantitative", "title": "MiB" },
+            "y": { "field": "value", "type": "quantitative", "title": title },
             "color": { "field": "name", "type": "nominal", "title": null,
                        "scale": { "domain": names, "range": colours } },
             "strokeDash": { "field": "name", "type": "nominal", "title": null,
@@ -103,6 +145,6 @@ fn chart(document: &Document) -> Value {
 fn points(name: &str, curve: &[(u64, u64)]) -> Vec<Value> {
     curve
         .iter()
-        .map(|&(ns, bytes)| json!({ "name": name, "s": ns as f64 / 1e9, "mib": mib(bytes as f64) }))
+        .map(|&(ns, bytes)| json!({ "name": name, "s": ns as f64 / 1e9, "value": mib(bytes as f64) }))
         .collect()
 }

@@ -8,7 +8,7 @@
 use super::file::map;
 use super::program::{Head, Op, SAMPLES_MAX, SEGMENT, Sample, Segment, StreamHead, kind};
 use super::{Pace, feed};
-use flagstone_trace::resident::{self, Scratch};
+use flagstone_trace::resident::{self, Known, Scratch};
 use std::cell::Cell;
 use std::fs::{File, OpenOptions};
 use std::mem::offset_of;
@@ -74,7 +74,7 @@ thread_local! {
     static TOLD: Cell<Option<Ended>> = const { Cell::new(None) };
 }
 
-/// Stacks of the player's threads.
+/// Stacks of the player's threads, each once: threads get the stacks of those that have ended.
 static STACKS: Mutex<([[usize; 2]; 1024], usize)> = Mutex::new(([[0; 2]; 1024], 0));
 
 /// What a look works in: data of the executable, not memory of the allocator.
@@ -466,9 +466,9 @@ fn touch_further(run: &Run, slot: Slot<'_>, bytes: u64) {
 
 fn know_stack() {
     if let (Some(stack), Ok(mut known)) = (resident::stack(), STACKS.lock()) {
-        let at = known.1;
-        if at < known.0.len() {
-            known.0[at] = stack;
+        let count = known.1;
+        if count < known.0.len() && known.0[..count].iter().all(|old| old[0] != stack[0]) {
+            known.0[count] = stack;
             known.1 += 1;
         }
     }
@@ -635,7 +635,12 @@ fn heap_bytes() -> u64 {
     let (Ok(mut scratch), Ok(stacks)) = (SCRATCH.lock(), STACKS.lock()) else {
         return 0;
     };
-    resident::look(&mut scratch, &stacks.0[..stacks.1]).map_or(0, |found| found.heap)
+    let known = Known {
+        // A stack that lives begins with its mapping as well: they are the C library's.
+        ended: &stacks.0[..stacks.1],
+        ..Known::default()
+    };
+    resident::look(&mut scratch, known).map_or(0, |found| found.heap)
 }
 
 /// Faults and processor time so far.

@@ -38,18 +38,19 @@ pub fn sentence(document: &Document) -> String {
 }
 
 /// Columns of the table.
-pub const HEADS: [&str; 7] = [
+pub const HEADS: [&str; 8] = [
     "allocator",
     "ns/op",
     "(min..max)",
     "peak MiB",
     "mean MiB",
     "end MiB",
+    "mean/live",
     "faults",
 ];
 
 /// The rows of the table as text.
-pub fn rows(document: &Document) -> Vec<[String; 7]> {
+pub fn rows(document: &Document) -> Vec<[String; 8]> {
     let memory = |figure: Figure| format!("{:.1}", mib(figure.median));
     document
         .rows
@@ -63,6 +64,7 @@ pub fn rows(document: &Document) -> Vec<[String; 7]> {
                 memory(row.peak_rss_bytes),
                 memory(row.mean_rss_bytes),
                 memory(row.end_rss_bytes),
+                format!("{:.2}", row.mean_rss_by_live.median),
                 format!("{:.0}", row.page_faults.median),
             ]
         })

@@ -5,6 +5,7 @@ use super::run::{Request, RunOptions, finish};
 use super::usage;
 use crate::exit::Outcome;
 use flagstone_core::policy::Policy;
+use flagstone_lab::names::kernel_of;
 use flagstone_lab::pagesets::{Held, held};
 use flagstone_lab::tape::{About, Recorded, tape};
 use flagstone_lab::{Rules, Spec};
@@ -20,7 +21,7 @@ use std::path::{Path, PathBuf};
 /// /proc/slabinfo has them. A trace of `flagstone record --kernel` begins with caches as full as they were,
 /// and its end is compared with the kernel's: objects and slabs of each cache, and, under each policy's rules, pages
 /// and high mark of each CPU's pagesets (/proc/zoneinfo). --json has both under `capture`. The run ends with the trace. A trace is read while it is played;
-/// its length takes no memory.
+/// its length takes no memory. Without --policy a kernel's capture runs under the rules of its own kernel.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   flagstone record -o app.fst -- python3 app.py
@@ -84,9 +85,17 @@ fn check(args: &ReplayArgs) -> Result<(Request, About), String> {
             machine.cpus()
         ));
     }
+    let own = match about.kernel {
+        true => kernel_of(&about.machine),
+        false => None,
+    };
     let base = Spec {
         tasks: each * args.copies,
-        ..Spec::played(machine, Rules::parse("flagstone", &[])?, recorded)
+        ..Spec::played(
+            machine,
+            Rules::parse(own.unwrap_or("flagstone"), &[])?,
+            recorded,
+        )
     };
     let base = args.options.applied(base)?;
     // A trace that does not read is known before the first run.

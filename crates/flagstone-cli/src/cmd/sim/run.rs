@@ -130,9 +130,9 @@ impl RunOptions {
         Ok(spec)
     }
 
-    /// A row for each number of tasks and policy, with all seeds.
+    /// A row for each number of tasks and policy, with all seeds. Without a policy it is the base's.
     pub(super) fn grid(&self, base: &Spec, all_tasks: &[u32]) -> Result<Request, String> {
-        let policies = self.policies.rules()?;
+        let policies = self.policies.rules_or(&base.policy.name)?;
         tell_useless(&policies)?;
         let seeds = super::seeds(&self.seed, &self.seeds)?;
         let runs = policies.len() as u64 * all_tasks.len() as u64 * seeds.len() as u64;

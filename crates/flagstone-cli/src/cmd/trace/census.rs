@@ -1,9 +1,9 @@
 //! What a trace's events come to: counts, live bytes, losses.
 
-use flagstone_trace::Event;
 use flagstone_trace::index::StreamId;
+use flagstone_trace::{Event, Process};
 use serde::Serialize;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Counts over all events of a file.
 #[derive(Debug, Default, Serialize)]
@@ -20,6 +20,8 @@ pub struct Census {
     pub failed: u64,
     /// Frees and resizes of blocks that no event allocated.
     pub unknown_frees: u64,
+    /// The same in forked children, whose blocks at first are their parent's.
+    pub inherited_frees: u64,
     /// Allocations at an address that was in use: its free is missing.
     pub missing_frees: u64,
     /// Events that the recorder could not note.
@@ -38,8 +40,12 @@ pub struct Census {
     pub end_live_bytes: u64,
     /// Blocks live at the end.
     pub end_live_blocks: u64,
+    /// Blocks of each program of each process.
     #[serde(skip)]
-    live: HashMap<(u32, u64), Live>,
+    live: HashMap<((u32, u32), u64), Live>,
+    /// Programs that began as copies of their parents.
+    #[serde(skip)]
+    forked: HashSet<(u32, u32)>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -49,6 +55,17 @@ struct Live {
 }
 
 impl Census {
+    /// Nothing counted yet of programs that these processes describe.
+    pub fn of(processes: &[Process]) -> Self {
+        let forked = processes.iter().filter(|process| process.forked);
+        Self {
+            forked: forked
+                .map(|process| (process.process, process.image))
+                .collect(),
+            ..Self::default()
+        }
+    }
+
     /// Counts one event; events come in the order of their times.
     pub fn add(&mut self, stream: StreamId, event: &Event) {
         match *event {
@@ -84,7 +101,7 @@ impl Census {
 
     fn come(&mut self, stream: StreamId, address: u64, size: u64) {
         let live = Live { size, stream };
-        if let Some(before) = self.live.insert((stream.process, address), live) {
+        if let Some(before) = self.live.insert((program(stream), address), live) {
             self.missing_frees += 1;
             self.end_live_bytes -= before.size;
             self.end_live_blocks -= 1;
@@ -98,7 +115,8 @@ impl Census {
     }
 
     fn go(&mut self, stream: StreamId, address: u64) {
-        match self.live.remove(&(stream.process, address)) {
+        match self.live.remove(&(program(stream), address)) {
+            None if self.forked.contains(&program(stream)) => self.inherited_frees += 1,
             None => self.unknown_frees += 1,
             Some(live) => {
                 self.frees_across_threads += u64::from(live.stream != stream);
@@ -107,6 +125,10 @@ impl Census {
             }
         }
     }
+}
+
+fn program(stream: StreamId) -> (u32, u32) {
+    (stream.process, stream.image)
 }
 
 #[cfg(test)]
@@ -142,5 +164,27 @@ mod tests {
         assert_eq!((census.peak_live_bytes, census.peak_live_blocks), (150, 2));
         assert_eq!((census.end_live_bytes, census.end_live_blocks), (70, 1));
         assert_eq!((census.frees_across_threads, census.unknown_frees), (1, 1));
+    }
+
+    #[test]
+    fn a_forked_child_frees_blocks_of_its_parent() {
+        let parent = stream(1);
+        let child = StreamId {
+            process: 2,
+            ..parent
+        };
+        let forked = Process {
+            process: 2,
+            image: 1,
+            forked: true,
+            ..Process::default()
+        };
+        let mut census = Census::of(&[forked]);
+        census.add(parent, &alloc(16, 100));
+        for process in [child, parent] {
+            census.add(process, &Event::Free { address: 16 });
+        }
+        assert_eq!((census.inherited_frees, census.unknown_frees), (1, 0));
+        assert_eq!((census.frees, census.end_live_bytes), (2, 0));
     }
 }

@@ -25,6 +25,9 @@ pub struct Args {
     /// The trace file
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
+    /// The machine, for a text that does not say which: as `uname -srm` prints it
+    #[arg(long, value_name = "M", default_value = "")]
+    machine: String,
     /// A kernel's /proc/slabinfo before and after the recording, as two files
     #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"])]
     slabinfo: Vec<PathBuf>,
@@ -47,6 +50,7 @@ pub fn run(args: &Args) -> Outcome {
         _ => Ok(None),
     };
     let options = Options {
+        machine: args.machine.clone(),
         slabs: both(&args.slabinfo)?,
         zones: both(&args.zoneinfo)?,
     };
@@ -68,7 +72,10 @@ pub fn import(file: &Path, output: &Path, options: &Options, command: &str) -> R
         Error::Output(_) => refused(output, &error),
         _ => refused(file, &error),
     })?;
-    eprintln!("flagstone: {}: {}", summary.format.name(), summary.line);
+    eprintln!("flagstone: {}:", summary.format.name());
+    for note in &summary.notes {
+        eprintln!("  {note}");
+    }
     Ok(())
 }
 

@@ -86,7 +86,7 @@ fn threads(count: usize) -> String {
 /// A usage failure for a file that is no trace or is damaged.
 pub fn run(args: &Args) -> Outcome {
     let trace = args.input.open("trace info")?;
-    let mut census = Census::default();
+    let mut census = Census::of(trace.processes());
     let mut merged = trace.merged(|_| true);
     loop {
         match merged.next() {
@@ -125,14 +125,40 @@ pub(super) fn seconds(trace: &Trace) -> f64 {
     trace.ns(last - first) / 1e9
 }
 
+/// What recorded, on what machine, and the allocator, as far as the file says.
+fn origin(header: &Header) -> String {
+    let mut text = header.recorder.clone();
+    if !header.machine.is_empty() {
+        text += &format!(" on {}", header.machine);
+    }
+    if header.cpus > 0 {
+        text += &format!(", {} CPUs", header.cpus);
+    }
+    if !header.allocator.is_empty() {
+        text += &format!("; allocator: {}", header.allocator);
+    }
+    text
+}
+
+/// A command with line ends in its words, as one line; what is long is cut.
+fn one_line(command: &str) -> String {
+    /// Letters shown: two lines of a terminal.
+    const SHOWN: usize = 160;
+    let words: Vec<&str> = command.split_whitespace().collect();
+    let text = words.join(" ");
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text,
+    }
+}
+
 fn print(document: &Document<'_>) {
     let (header, counts) = (document.header, &document.counts);
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-    println!("command      {}", header.command.join(" "));
-    println!(
-        "recorded by  {} on {}, {} CPUs; allocator: {}",
-        header.recorder, header.machine, header.cpus, header.allocator
-    );
+    if !header.command.is_empty() {
+        println!("command      {}", one_line(&header.command.join(" ")));
+    }
+    println!("recorded by  {}", origin(header));
     if header.sample > 1 {
         println!("sample       one block in {}", header.sample);
     }
@@ -183,6 +209,12 @@ fn print(document: &Document<'_>) {
         mib(counts.end_live_bytes),
         counts.end_live_blocks
     );
+    if counts.inherited_frees > 0 {
+        println!(
+            "forks        {} frees by children of blocks from before they were forked",
+            counts.inherited_frees
+        );
+    }
     println!(
         "gaps         {} events lost, {} frees of unknown blocks, {} frees missing",
         counts.lost, counts.unknown_frees, counts.missing_frees
