@@ -59,12 +59,12 @@ pub struct Policies {
 }
 
 impl Policies {
-    /// The policies, checked.
+    /// The policies, checked; `default` if none was given.
     ///
     /// # Errors
     /// One line: what is wrong and what was probably meant.
-    pub fn rules(&self) -> Result<Vec<Rules>, String> {
-        let default = [String::from("flagstone")];
+    pub fn rules_or(&self, default: &str) -> Result<Vec<Rules>, String> {
+        let default = [default.to_owned()];
         let names = match self.policy.is_empty() {
             true => &default[..],
             false => &self.policy,

@@ -61,6 +61,10 @@ fn plain(text: &str) -> String {
         };
     }
     plain.push_str(rest);
+    // Of a temporary file, which nobody knows: what it was for stands before.
+    if let Some((before, _)) = plain.split_once(" at path \"") {
+        plain.truncate(before.len());
+    }
     plain.replace(
         "invalid digit found in string",
         "not a whole number; 8 and 1000 are",
@@ -210,6 +214,8 @@ mod tests {
     fn a_line_has_no_numbers_of_errors_and_keeps_what_only_looks_like_one() {
         let line = one_line("a: No such file or directory (os error 2); give another\n");
         assert_eq!(line, "a: No such file or directory; give another\\n");
+        let temporary = "--json: No space left on device at path \"/tmp/.x-1\"";
+        assert_eq!(one_line(temporary), "--json: No space left on device");
         assert_eq!(one_line("x (os error y) z"), "x (os error y) z");
         assert_eq!(one_line("x (os error "), "x (os error ");
         assert!(one_line("invalid digit found in string").starts_with("not a whole number"));

@@ -171,6 +171,18 @@ fn a_command_is_checked_by_running_it() {
 }
 
 #[test]
+fn a_command_that_becomes_another_program_without_the_library_is_not_in_use() {
+    let (code, said) = check(&["--", "env", "LD_PRELOAD=", "cat", "/dev/null"]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(
+        said.contains("env had the library and then became cat"),
+        "{said}"
+    );
+    let (code, said) = check(&["--", "env", "A=1", "cat", "/dev/null"]);
+    assert_eq!(code, Some(0), "{said}");
+}
+
+#[test]
 fn what_cannot_be_looked_at_is_one_line_and_exit_2() {
     for words in [&["4194999"][..], &["--", "/nowhere/program"], &[], &["x"]] {
         let (code, said) = check(words);

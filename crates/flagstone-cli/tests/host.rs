@@ -121,7 +121,7 @@ fn the_formula_is_found_without_reading_a_version() {
         ("amd64-6.1-2cpu", "linux-6.6"),
         ("amd64-6.12-224cpu", "linux-6.12"),
         ("amd64-6.12-4node", "linux-6.12"),
-        ("amd64-7.0-16cpu", "linux-7.0"),
+        ("amd64-7.0-16cpu", "linux-7.2"),
         ("ppc64el-6.12-64k-160cpu", "linux-6.12"),
     ] {
         let mut files = Files::of(name);
@@ -331,6 +331,10 @@ fn asked_policies_replace_the_usual_ones() {
         .map(|row| row["policy"].as_str().unwrap())
         .collect();
     assert_eq!(names, ["linux-7.0", "linux-6.5+order4", "slab-2.6.24"]);
+    let words = ["--policy", "linux-7.0", "--policy", "linux-6.1"];
+    let report = json(&files, &words);
+    let rows = report["what_if"].as_array().unwrap();
+    assert_eq!(rows.len(), 2, "the host's own once");
 }
 
 #[test]

@@ -232,7 +232,7 @@ fn every_wrong_input_is_one_line_and_exit_two() {
         ),
         (
             "--size 64 --policy linux-9.9",
-            "unknown policy 'linux-9.9'; it has no preset of its own, use the last one before it, linux-7.0; known: linux-2.6.24",
+            "unknown policy 'linux-9.9'; it has no preset of its own, use the last one before it, linux-7.2; known: linux-2.6.24",
         ),
         (
             "--size 64 --policy linux-6.5+order5",

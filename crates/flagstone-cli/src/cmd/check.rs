@@ -1,13 +1,14 @@
 //! `flagstone check`: is the allocator really in use, and if not, why.
 //!
 //! A running process is looked at from outside ([`crate::watch::target`]); a command is run to its end with the
-//! library preloaded, and has been served if it left a report.
+//! library preloaded, and has been served if it left a report and did not become another program afterwards.
 
+use super::run::child::await_end;
 use super::run::program::{self, Refusal};
 use crate::exit::{Failure, Outcome};
 use crate::preload;
 use crate::watch::target::{self, Heap, Region};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -257,19 +258,44 @@ fn of_command(command: &[OsString]) -> Result<Finding, Failure> {
     let failed = |error| Failure::Usage(format!("check: {}: {error}", shown()));
     let mut child = child.spawn().map_err(failed)?;
     let pid = child.id();
+    let last = last_name(pid);
     let status = child.wait().map_err(failed)?;
-    let served = folder.path().join(format!("{pid}.json")).exists();
-    let verdict = match served {
-        true => Ok(format!(
+    let report = fs::read(folder.path().join(format!("{pid}.json"))).ok();
+    let verdict = match report.map(|bytes| serde_json::from_slice::<Report>(&bytes)) {
+        Some(Ok(report))
+            if !report.at_exit && last.as_ref().is_some_and(|name| *name != report.program) =>
+        {
+            Err(format!(
+                "{} had the library and then became {}, which has not: LD_PRELOAD was overwritten or cleared on the way",
+                report.program,
+                last.unwrap_or_default()
+            ))
+        }
+        Some(_) => Ok(format!(
             "flagstone {} from {}",
             env!("CARGO_PKG_VERSION"),
             library.display()
         )),
-        false => Err(format!(
+        None => Err(format!(
             "{} did not load the library: it cleared LD_PRELOAD and started itself again, or its loader refused",
             shown()
         )),
     };
     let notes = (!status.success()).then(|| format!("the command itself ended with {status}"));
     Ok(finding(Some(pid), verdict, notes.into_iter().collect()))
+}
+
+/// What a check needs of the report that a served program leaves.
+#[derive(Deserialize)]
+struct Report {
+    program: String,
+    #[serde(rename = "final")]
+    at_exit: bool,
+}
+
+/// Waits for the end of a child, which stays one: the name of the last program that it was.
+fn last_name(pid: u32) -> Option<String> {
+    await_end(pid as i32).ok()?;
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+    Some(name.trim_end().to_owned())
 }

@@ -10,6 +10,8 @@ use std::process::{Command, Stdio};
 
 /// How often a reader that met a torn copy, or a taken place, is started again.
 const TRIES: u32 = 12;
+/// The same for a glance, which is taken again later anyway.
+const GLANCE_TRIES: u32 = 3;
 /// How many readers may be ended by the kernel: a walk without an end costs each its processor time.
 const ENDED_MAX: u32 = 1;
 /// How often figures are taken again that do not close, or lack the forecast that was asked for.
@@ -123,7 +125,7 @@ pub fn read(pid: u32, trim: bool) -> Result<Reading, Refusal> {
     let task = if trim { Task::Trim } else { Task::Figures };
     let mut best: Option<Reading> = None;
     for _ in 0..CLOSING_TRIES {
-        let text = run(task, pid)?;
+        let text = run(task, pid, TRIES)?;
         let mut lines = text.lines();
         let first = lines.next().unwrap_or_default();
         let mut reading: Reading = serde_json::from_str(first).map_err(|_| torn(pid))?;
@@ -145,21 +147,28 @@ pub fn read(pid: u32, trim: bool) -> Result<Reading, Refusal> {
     best.ok_or_else(|| torn(pid))
 }
 
+/// The figures of a process as they are found at once, if they close.
+pub fn glance(pid: u32) -> Option<Reading> {
+    let text = run(Task::Figures, pid, GLANCE_TRIES).ok()?;
+    let reading: Reading = serde_json::from_str(text.lines().next()?).ok()?;
+    reading.closes().then_some(reading)
+}
+
 /// The rules that do not hold in one copy of the heap.
 ///
 /// # Errors
 /// One line.
 pub fn verify(pid: u32) -> Result<Vec<String>, Refusal> {
-    let text = run(Task::Verify, pid)?;
+    let text = run(Task::Verify, pid, TRIES)?;
     serde_json::from_str(text.trim()).map_err(|_| torn(pid))
 }
 
 /// Starts readers until one has an answer.
-fn run(task: Task, pid: u32) -> Result<String, Refusal> {
+fn run(task: Task, pid: u32, tries: u32) -> Result<String, Refusal> {
     let failed =
         |error: std::io::Error| Refusal::Line(format!("no reader can be started: {error}"));
     let mut ended = 0;
-    for _ in 0..TRIES {
+    for _ in 0..tries {
         let mut reader = Command::new("/proc/self/exe");
         reader.args(["stat", WORD, task.word(), &pid.to_string()]);
         reader

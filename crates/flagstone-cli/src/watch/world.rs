@@ -5,7 +5,7 @@
 
 use flagstone_core::base::{CpuId, Means, NodeId, PageSize};
 use flagstone_core::page::Pagesets;
-use flagstone_core::platform::percpu::{exchange_owned, pop_owned, push_owned};
+use flagstone_core::platform::percpu::{each_slot, exchange_owned, pop_owned, push_owned};
 use flagstone_core::platform::{
     CpuArea, Fault, OutOfMemory, Platform, RawLock, Reentered, SheafWord, Slot,
 };
@@ -137,11 +137,11 @@ unsafe impl Platform for Copied {
 
     unsafe fn seize(
         area: CpuArea,
-        cpu: CpuId,
-        slots: Range<u32>,
+        cpus: Range<u32>,
+        caches: Range<u32>,
         take: &mut dyn FnMut(Slot, SheafWord),
     ) {
-        for slot in slots.map(Slot::from_index) {
+        for (cpu, slot) in each_slot(cpus, caches) {
             // SAFETY: the caller's obligations; one thread.
             let word = unsafe { exchange_owned(area, cpu, slot, SheafWord::ABSENT) };
             if !word.is_absent() {

@@ -9,6 +9,7 @@ use crate::source::zoneinfo::Zone;
 use flagstone_core::policy::{ObjectSpec, PcpMarks, PcpZone, Policy};
 use flagstone_kernels::KernelCache;
 use flagstone_kernels::{BASES, Named};
+use flagstone_lab::names;
 
 use super::gather::Host;
 use super::population::Cache;
@@ -16,7 +17,7 @@ use super::population::Cache;
 /// The preset that explains a host best.
 #[derive(Clone, Debug)]
 pub struct Formula {
-    /// Its name; where several presets agree on every value, the newest of them.
+    /// Its name; where several presets agree on every value, that of the host's release if it tells one, else the newest.
     pub name: &'static str,
     /// All presets that agree on every value shown here, oldest first, `name` among them.
     pub alike: Vec<&'static str>,
@@ -174,6 +175,8 @@ impl Score {
 #[must_use]
 pub fn fit(host: &Host) -> Option<Formula> {
     let mut best: Option<(Formula, Vec<bool>)> = None;
+    let release = host.release.as_deref().unwrap_or("");
+    let told = names::kernel_of(&format!("Linux {release}"));
     for (name, _) in BASES.iter().filter(|(name, _)| name.starts_with("linux-")) {
         let Ok(plain) = Policy::parse(name) else {
             continue;
@@ -196,9 +199,10 @@ pub fn fit(host: &Host) -> Option<Formula> {
         };
         match &mut best {
             Some((formula, same)) if *same == answers => {
-                let mut alike = std::mem::take(&mut formula.alike);
-                alike.push(name);
-                *formula = found(alike);
+                formula.alike.push(name);
+                if told != Some(formula.name) {
+                    *formula = found(std::mem::take(&mut formula.alike));
+                }
             }
             Some((formula, _)) if formula.right >= score.right => {}
             _ => best = Some((found(vec![name]), answers)),

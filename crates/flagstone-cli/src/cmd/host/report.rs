@@ -176,7 +176,10 @@ pub fn build(host: &Host, policies: &[(String, Policy)]) -> Report {
     let mut pageset_what_if = Vec::new();
     let own = formula.as_ref().map(own_row);
     let divisor = formula.as_ref().map_or(Divisor::Online, |f| f.divisor);
-    for (name, policy) in own.iter().chain(policies) {
+    // The host's own, asked for by name, is one row.
+    let is_own = |name: &String| own.as_ref().is_some_and(|(own, _)| own == name);
+    let others = policies.iter().filter(|(name, _)| !is_own(name));
+    for (name, policy) in own.iter().chain(others) {
         if !host.caches.is_empty() {
             what_if_rows.push(what_if::cost(name, policy, host));
         }

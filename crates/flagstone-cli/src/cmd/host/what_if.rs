@@ -11,7 +11,8 @@
 //! checks the model against the host. The first favours that shape a little: its last slab counts
 //! as full, another shape's last slab need not be.
 
-use flagstone_core::policy::{Policy, Population, SlabShape};
+use flagstone_core::policy::{Policy, SlabShape};
+use flagstone_kernels::policy::{Population, Populations};
 use serde::Serialize;
 
 use super::gather::Host;

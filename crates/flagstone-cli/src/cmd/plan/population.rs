@@ -2,7 +2,7 @@
 
 use crate::source::{Tree, slabinfo};
 use flagstone_core::base::{Order, PageSize};
-use flagstone_core::policy::{Population, estimated_live};
+use flagstone_kernels::policy::{Population, estimated_live};
 use std::io::Read;
 use std::path::Path;
 

@@ -3,8 +3,9 @@
 use super::ask::Ask;
 use crate::exit::Failure;
 use flagstone_core::base::PageSize;
-use flagstone_core::policy::{Cpus, Engine, ObjectSpec, PcpZone, Policy, Population};
+use flagstone_core::policy::{Cpus, Engine, ObjectSpec, PcpZone, Policy, Runs};
 use flagstone_kernels::KernelCache;
+use flagstone_kernels::policy::{Population, Populations};
 use serde::Serialize;
 
 /// A policy and the name it was asked for by.
@@ -190,9 +191,10 @@ pub fn row<'a>(named: &'a NamedPolicy, machine: &Machine, object: &Object) -> Ro
     let limit = shape.and_then(|shape| {
         flagstone_kernels::cpu_partial(policy, size, shape.objects, page_size, cpus)
     });
-    let first = policy
-        .runs
-        .and_then(|_| policy.next_slab(size, page_size, cpus, &Population::default()));
+    let first = match policy.runs {
+        Runs::ByPopulation => policy.next_slab(size, page_size, cpus, &Population::default()),
+        Runs::ByOrder => None,
+    };
     // Debugging turns per-CPU lists off.
     let per_cpu = |count: u32| if debugged { 0 } else { count };
     Row {

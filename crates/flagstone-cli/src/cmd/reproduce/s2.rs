@@ -6,7 +6,7 @@
 //! objects, found so that the *base's* total memory is the published one. The base's total is
 //! therefore fitted; its wastage and both patched columns are not. Objects are spread evenly over
 //! the CPUs, each CPU with slabs of its own, before and after hackbench alike: no population after
-//! hackbench was available. Formulas: `Policy::population_spread`, as in ADR 0011.
+//! hackbench was available. Formulas: `Populations::population_spread`, as in ADR 0011.
 //!
 //! hackbench: G groups take K·G / throughput seconds; K is fitted to the base's 48 groups. Groups
 //! of 40 tasks keep at most all CPUs busy, so one group runs on 40 of 160.
@@ -14,8 +14,9 @@
 use super::ask::{Ask, Effort, Figures, Look, Runs, Stat};
 use super::sheet::{Accuracy, Extra, Fill, Method, Setting, Sheet, Target, Versus};
 use flagstone_core::base::PageSize;
-use flagstone_core::policy::{Cpus, Policy, Population, estimated_live};
+use flagstone_core::policy::{Cpus, Policy};
 use flagstone_kernels::Named;
+use flagstone_kernels::policy::{Population, Populations, estimated_live};
 use serde::Deserialize;
 
 const SEED: &str = "S2";

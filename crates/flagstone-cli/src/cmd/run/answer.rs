@@ -112,7 +112,7 @@ impl Shares {
 pub fn sentence(report: &Report) -> String {
     let peak = Shares::of(&report.peak.ledger);
     let seen = report.peak_bytes();
-    let missed = seen > peak.total() + peak.total() / 20 + WORTH_BYTES;
+    let missed = missed(seen, &peak);
     let when = match missed {
         true => "In its largest sample",
         false => "At its peak",
@@ -134,11 +134,16 @@ pub fn sentence(report: &Report) -> String {
         };
         text.push_str(&format!(" {when} ({}) {}.", size(end.total()), end.words()));
     }
-    text.push_str(&fragmentation(&peak, &end, report.at_exit));
+    text.push_str(&fragmentation(report, &peak, &end));
     if let Some(bounds) = report.bounds.sentence() {
         text.push_str(&format!(" {bounds}"));
     }
     text
+}
+
+/// Whether a peak is so much above the shares of the largest sample that these are not the peak's.
+pub fn missed(peak_bytes: u64, shares: &Shares) -> bool {
+    peak_bytes > shares.total() + shares.total() / 20 + WORTH_BYTES
 }
 
 /// The moment that a report's tables are of.
@@ -159,20 +164,37 @@ pub fn fragmented_now(shares: &Shares) -> String {
     }
 }
 
-/// Whether it is fragmentation, which is what people ask first: where it was the larger part, at the peak or later.
-fn fragmentation(peak: &Shares, end: &Shares, at_exit: bool) -> String {
+/// Whether it is fragmentation, which is what people ask first: where it was the larger part, at the peak, at the end
+/// or between.
+fn fragmentation(report: &Report, peak: &Shares, end: &Shares) -> String {
     let part = |shares: &Shares| shares.fragmented_bytes as f64 / shares.total().max(1) as f64;
     let (shares, when) = match part(end) > part(peak) {
-        true if at_exit => (end, "at its end"),
-        true => (end, "at its last sample"),
-        false => (peak, "at its peak"),
+        true => (*end, end_of(report)),
+        false => (*peak, "at its peak"),
     };
     let (lost, whole) = (shares.fragmented_bytes, shares.total());
-    let part = percent(lost, whole);
-    match worth(lost, whole) {
-        true => format!(" Fragmentation took {} of it {when}, {part}.", size(lost)),
-        false => format!(" Little is fragmentation ({}, {part} {when}).", size(lost)),
+    if worth(lost, whole) {
+        let part = percent(lost, whole);
+        return format!(" Fragmentation took {} of it {when}, {part}.", size(lost));
     }
+    let samples = report.samples_taken.iter().map(|sample| {
+        let lines = Line::ALL.into_iter().zip(sample.ledger.iter().copied());
+        (sample.at_ns, Shares::of_lines(lines))
+    });
+    let worst = samples.max_by_key(|(_, shares)| shares.fragmented_bytes);
+    let worst = worst.filter(|(_, shares)| worth(shares.fragmented_bytes, shares.total()));
+    if let Some((at, shares)) = worst {
+        let first = report.samples_taken.first().map_or(at, |first| first.at_ns);
+        return format!(
+            " Fragmentation took {} of {} {:.1} s after its start, {}; later less.",
+            size(shares.fragmented_bytes),
+            size(shares.total()),
+            (at - first.min(at)) as f64 / 1e9,
+            percent(shares.fragmented_bytes, shares.total())
+        );
+    }
+    let part = percent(lost, whole);
+    format!(" Little is fragmentation ({}, {part} {when}).", size(lost))
 }
 
 /// A change worth trying.
@@ -431,4 +453,58 @@ fn every_process(main: &Report, outcome: &Outcome) -> Option<Try> {
         apply: Apply::default(),
         measured: None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cmd::run::reports::Sample;
+
+    /// A report whose samples had these bytes live and between used objects, in MiB; the last is its end.
+    fn report(samples: &[(u64, u64)]) -> Report {
+        let lines = |(live, between): (u64, u64)| {
+            serde_json::json!([{"line": "live", "bytes": live << 20},
+                {"line": "free_in_partial_slabs", "bytes": between << 20}])
+        };
+        let size = |(live, between): (u64, u64)| (live + between) << 20;
+        let peak = samples.iter().copied().max_by_key(|&one| size(one));
+        let (peak, end) = (peak.unwrap(), *samples.last().unwrap());
+        let document = serde_json::json!({
+            "schema": "flagstone.report/1", "pid": 7, "program": "prog", "final": true, "samples": 1,
+            "restartable_sequences": true, "rss_bytes": size(end), "peak_rss_bytes": size(peak), "caches": [],
+            "ledger": lines(end), "released_bytes": 0, "untouched_bytes": 0, "pages": {"zones": [], "pagesets": []},
+            "peak": {"rss_bytes": size(peak), "ledger": lines(peak), "released_bytes": 0, "untouched_bytes": 0}
+        });
+        let mut report: Report = serde_json::from_value(document).unwrap();
+        report.samples_taken = (5u64..)
+            .zip(samples)
+            .map(|(second, &one)| Sample {
+                at_ns: second * 1_000_000_000,
+                rss_bytes: Some(size(one)),
+                ledger: Line::ALL
+                    .map(|line| match line {
+                        Line::Live => one.0 << 20,
+                        Line::PartialSlabs => one.1 << 20,
+                        _ => 0,
+                    })
+                    .to_vec(),
+            })
+            .collect();
+        report
+    }
+
+    #[test]
+    fn fragmentation_between_peak_and_end_is_told_with_its_moment() {
+        let text = sentence(&report(&[(80, 1), (20, 30), (10, 0)]));
+        let told =
+            "Fragmentation took 30.0 MiB of 50.0 MiB 1.0 s after its start, 60.0 %; later less.";
+        assert!(text.ends_with(told), "{text}");
+        let text = sentence(&report(&[(80, 20), (20, 30), (10, 0)]));
+        assert!(
+            text.ends_with("20.0 MiB of it at its peak, 20.0 %."),
+            "{text}"
+        );
+        let text = sentence(&report(&[(80, 1), (20, 3), (10, 0)]));
+        assert!(text.contains("Little is fragmentation"), "{text}");
+    }
 }

@@ -1,5 +1,6 @@
 //! The command as a child: started with the library, its signals forwarded, its end awaited.
 
+use super::looks::Looks;
 use super::timeline::{Point, Watch, coarse_ns};
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -22,6 +23,8 @@ pub struct Start<'a> {
     pub variables: &'a [(OsString, Option<OsString>)],
     /// Where the command's standard output goes.
     pub output: Output,
+    /// Where its processes leave their documents, if these are to be completed from outside.
+    pub documents: Option<&'a Path>,
 }
 
 /// Where the command's standard output goes.
@@ -50,6 +53,8 @@ pub struct Ended {
     pub began_ns: u64,
     /// Its resident size over time.
     pub resident: Vec<Point>,
+    /// What was seen of its processes from outside.
+    pub looks: Option<Looks>,
     /// Largest resident size of it or any child it waited for, in KiB, as the kernel counts: this
     /// program's own size included, since the child begins as a copy of it.
     pub max_rss_kib: u64,
@@ -118,12 +123,13 @@ pub fn run(start: &Start<'_>) -> Result<Ended, NotStarted> {
         .map_err(|error| not_started(start, &error))?;
     let process = child.id() as i32;
     address_to(process);
-    let watch = Watch::start(process);
+    let watch = Watch::start(process, start.documents.map(Looks::new));
     let ended = wait(process, own_rss_kib, began);
-    let resident = watch.stop(began_ns);
+    let (resident, looks) = watch.stop(began_ns);
     let ended = ended.map(|ended| Ended {
         began_ns,
         resident,
+        looks,
         ..ended
     });
     ended.map_err(|error| NotStarted {
@@ -164,8 +170,11 @@ pub fn own_rss_kib() -> u64 {
     usage.ru_maxrss as u64
 }
 
-fn wait(process: i32, own_rss_kib: u64, began: Instant) -> io::Result<Ended> {
-    // Only looks, so that the number stays the child's until no signal can be sent to it.
+/// Waits until a child has ended, and leaves it to be waited for.
+///
+/// # Errors
+/// The system's.
+pub fn await_end(process: i32) -> io::Result<()> {
     loop {
         // SAFETY: plain integers; all zeroes is a value.
         let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
@@ -173,13 +182,18 @@ fn wait(process: i32, own_rss_kib: u64, began: Instant) -> io::Result<Ended> {
         // SAFETY: a structure to fill.
         let result = unsafe { libc::waitid(libc::P_PID, process as u32, &raw mut info, flags) };
         if result == 0 {
-            break;
+            return Ok(());
         }
         let error = io::Error::last_os_error();
         if error.kind() != io::ErrorKind::Interrupted {
             return Err(error);
         }
     }
+}
+
+fn wait(process: i32, own_rss_kib: u64, began: Instant) -> io::Result<Ended> {
+    // Only looks, so that the number stays the child's until no signal can be sent to it.
+    await_end(process)?;
     let wall_s = began.elapsed().as_secs_f64();
     CHILD.store(0, SeqCst);
     let mut status = 0;
@@ -197,6 +211,7 @@ fn wait(process: i32, own_rss_kib: u64, began: Instant) -> io::Result<Ended> {
         cpu_s: (seconds(usage.ru_utime), seconds(usage.ru_stime)),
         began_ns: 0,
         resident: Vec::new(),
+        looks: None,
         max_rss_kib: usage.ru_maxrss as u64,
         own_rss_kib,
     })
@@ -283,6 +298,7 @@ mod tests {
             cpu_s: (0.0, 0.0),
             began_ns: 0,
             resident: Vec::new(),
+            looks: None,
             max_rss_kib: 0,
             own_rss_kib: 0,
         }

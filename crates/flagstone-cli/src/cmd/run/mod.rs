@@ -6,6 +6,7 @@
 //!   trial      --try: what those changes bring, measured
 //!   timeline   resident size and ledgers over time
 //!   settings   --policy and --set, checked, as variables the library reads
+//!   looks      from outside, where a process's own samples fall behind
 //!   program    what CMD is: found, executable, something a library can be put into
 //!   compare    the command on several allocators, in turns
 //!   child      start, signals, end                reports   what its processes left
@@ -18,6 +19,7 @@ pub(super) mod child;
 mod compare;
 mod document;
 mod html;
+mod looks;
 pub(super) mod program;
 pub(crate) mod reports;
 pub(crate) mod runtimes;
@@ -150,12 +152,13 @@ pub fn run(args: &Args) -> Outcome {
         .map(|(name, value)| (name.into(), Some(value)));
     let variables = set.chain(removed).chain([report]).chain(all);
     let variables: Vec<_> = variables.chain(sampled).collect();
-    let ended = match child::run(&child::Start {
+    let mut ended = match child::run(&child::Start {
         program: &program,
         command: &args.command,
         preload: &[library],
         variables: &variables,
         output,
+        documents: Some(reports.path()),
     }) {
         Ok(ended) => ended,
         Err(child::NotStarted { code, line }) => {
@@ -163,7 +166,10 @@ pub fn run(args: &Args) -> Outcome {
             return Ok(ExitCode::from(code));
         }
     };
-    let found = reports.read(ended.process);
+    let mut found = reports.read(ended.process);
+    if let Some(looks) = ended.looks.take() {
+        looks.complete(&mut found);
+    }
     let detail = match args.all {
         true => document::Detail::EveryProcess,
         false => document::Detail::Command,

@@ -259,6 +259,14 @@ pub struct Found {
     pub damaged: Vec<String>,
 }
 
+impl Found {
+    /// Largest peak first.
+    pub fn sort(&mut self) {
+        let key = |report: &Report| (std::cmp::Reverse(report.peak_bytes()), report.pid);
+        self.others.sort_by_key(key);
+    }
+}
+
 /// Where documents are collected.
 #[derive(Debug)]
 pub struct Directory(TempDir);
@@ -300,8 +308,7 @@ impl Directory {
                 Err(why) => found.damaged.push(why),
             }
         }
-        let key = |report: &Report| (std::cmp::Reverse(report.peak_bytes()), report.pid);
-        found.others.sort_by_key(key);
+        found.sort();
         found
     }
 }
@@ -318,8 +325,8 @@ fn read(path: &Path) -> Result<Report, String> {
     }
 }
 
-/// The lines that can be read; the last may be cut off where a process was killed.
-fn samples(path: &Path) -> Vec<Sample> {
+/// The lines of a timeline that can be read; the last may be cut off where a process was killed.
+pub fn samples(path: &Path) -> Vec<Sample> {
     let text = fs::read_to_string(path).unwrap_or_default();
     let lines = text.lines();
     lines

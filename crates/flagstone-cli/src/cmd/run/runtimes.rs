@@ -18,7 +18,7 @@ pub struct Runtime {
 }
 
 /// Those that are known.
-pub const RUNTIMES: [Runtime; 4] = [
+pub const RUNTIMES: [Runtime; 5] = [
     Runtime {
         rule: "python-malloc",
         programs: &["python", "pypy", "gunicorn", "uwsgi", "celery", "uvicorn"],
@@ -48,6 +48,16 @@ pub const RUNTIMES: [Runtime; 4] = [
         what: "V8 keeps JavaScript objects in a heap that it maps itself",
         gain: "come under a bound; process.memoryUsage() tells their parts",
         cost: "more garbage collections; the program ends if the bound is too low",
+    },
+    Runtime {
+        rule: "ruby-heap",
+        programs: &["ruby", "irb", "rails", "puma", "unicorn", "sidekiq"],
+        variable: "RUBY_GC_HEAP_GROWTH_FACTOR",
+        value: Some("1.1"),
+        change: "RUBY_GC_HEAP_GROWTH_FACTOR=1.1",
+        what: "Ruby keeps its objects in pages of slots that it maps itself",
+        gain: "grow by a tenth at a time instead of four fifths; ObjectSpace.memsize_of_all tells what lives there",
+        cost: "more garbage collections: more processor time",
     },
     Runtime {
         rule: "java-heap",

@@ -4,12 +4,13 @@
 //! apart as a run grows long, so that there are never more than [`POINTS_MAX`].
 
 use super::child::Ended;
+use super::looks::Looks;
 use super::reports::Found;
 use flagstone_core::stats::Line;
 use serde::Serialize;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// First distance of two points. A short program gets some points, a long one is thinned out.
 const FIRST_MS: u64 = 10;
@@ -81,38 +82,48 @@ pub fn coarse_ns() -> u64 {
 /// A thread that looks at a process until it is told to stop.
 pub struct Watch {
     stop: Sender<()>,
-    thread: JoinHandle<Vec<(u64, u64)>>,
+    thread: JoinHandle<(Vec<(u64, u64)>, Option<Looks>)>,
 }
 
+/// Longest time between two looks at processes whose documents are completed: points may be farther apart.
+const LOOK_MS: u64 = 200;
+
 impl Watch {
-    /// Begins to look at `process`.
-    pub fn start(process: i32) -> Self {
+    /// Begins to look at `process`, and with `looks` at all that leave documents.
+    pub fn start(process: i32, mut looks: Option<Looks>) -> Self {
         let (stop, stopped) = channel::<()>();
         let thread = std::thread::spawn(move || {
             let mut points = Points::default();
+            let mut next = Instant::now();
             loop {
-                points.push(coarse_ns(), resident(process));
-                let wait = stopped.recv_timeout(Duration::from_millis(points.every_ms));
+                if Instant::now() >= next {
+                    points.push(coarse_ns(), resident(process));
+                    next = Instant::now() + Duration::from_millis(points.every_ms);
+                }
+                if let Some(looks) = &mut looks {
+                    looks.look();
+                }
+                let most = if looks.is_some() { LOOK_MS } else { u64::MAX };
+                let rest = next.saturating_duration_since(Instant::now());
+                let wait = stopped.recv_timeout(rest.min(Duration::from_millis(most)));
                 if wait != Err(RecvTimeoutError::Timeout) {
-                    return points.kept;
+                    return (points.kept, looks);
                 }
             }
         });
         Self { stop, thread }
     }
 
-    /// Ends it; the points, in seconds from `began_ns`.
-    pub fn stop(self, began_ns: u64) -> Vec<Point> {
+    /// Ends it; the points, in seconds from `began_ns`, and the looks.
+    pub fn stop(self, began_ns: u64) -> (Vec<Point>, Option<Looks>) {
         // It may have ended by itself; then there is nobody to tell.
         let _ = self.stop.send(());
-        let points = self.thread.join().unwrap_or_default();
-        points
-            .into_iter()
-            .map(|(at, rss_bytes)| Point {
-                at_s: at.saturating_sub(began_ns) as f64 / 1e9,
-                rss_bytes,
-            })
-            .collect()
+        let (points, looks) = self.thread.join().unwrap_or_default();
+        let points = points.into_iter().map(|(at, rss_bytes)| Point {
+            at_s: at.saturating_sub(began_ns) as f64 / 1e9,
+            rss_bytes,
+        });
+        (points.collect(), looks)
     }
 }
 

@@ -200,6 +200,7 @@ fn once(subject: &Subject<'_>, apply: &Apply) -> Result<Option<Run>, Failure> {
         preload: &[library],
         variables: &variables,
         output: Output::Nowhere,
+        documents: None,
     })
     .map_err(|child::NotStarted { line, .. }| Failure::Usage(format!("run: --try: {line}")))?;
     if ended.was_interrupted() {

@@ -6,11 +6,15 @@ use super::super::population::{Cache, Ledger};
 use super::super::what_if::{self, Row};
 use super::super::words::{bytes, count, factor, page};
 use super::{Advice, Kind, WORTH_BYTES, worth};
+use flagstone_kernels::BASES;
 
 /// The boot parameter as this kernel spells it: kernels before the renaming know only `slub_`,
 /// and those around it know both.
 fn spelt(formula: &Formula, name: &str) -> String {
-    let renamed = ["linux-6.12", "linux-6.18", "linux-7.0"].contains(&formula.name);
+    let renamed = BASES
+        .iter()
+        .skip_while(|(base, _)| *base != "linux-6.12")
+        .any(|(base, _)| *base == formula.name);
     format!("{}_{name}", if renamed { "slab" } else { "slub" })
 }
 

@@ -1,7 +1,7 @@
 //! The processes of a run: all with their shares for `--all`, else in a sentence.
 
 use super::{number, push_table, table};
-use crate::cmd::run::answer::Shares;
+use crate::cmd::run::answer;
 use crate::cmd::run::document::{Outcome, Process, State};
 use crate::terminal::{Screen, size, wrap};
 use comfy_table::Cell;
@@ -37,7 +37,7 @@ pub(super) fn every(out: &mut String, processes: &[Process], screen: Screen) {
             State::Alive => " (alive)",
         };
         let name = format!("{} {}{state}", one.pid, one.program);
-        table.add_row(row(name, one.peak_rss_kib * 1024, &one.answer.at_peak));
+        table.add_row(row(name, one));
     }
     if !rest.is_empty() {
         let largest = rest.iter().map(|one| one.peak_rss_kib).max().unwrap_or(0);
@@ -54,21 +54,34 @@ pub(super) fn every(out: &mut String, processes: &[Process], screen: Screen) {
         0,
     ));
     if processes.iter().any(|one| one.state != State::Ended) {
-        out.push_str("(killed), (alive): figures of the process's last sample.\n");
+        out.push_str("(killed), (alive): figures of the last look at the process.\n");
+    }
+    if shown.iter().any(missed) {
+        out.push_str(
+            "*: this peak lay between two looks; the other columns are of the largest one.\n",
+        );
     }
     out.push('\n');
 }
 
-fn row(name: String, peak: u64, shares: &Shares) -> Vec<Cell> {
+/// Whether no look was at the process's peak.
+fn missed(one: &Process) -> bool {
+    answer::missed(one.peak_rss_kib * 1024, &one.answer.at_peak)
+}
+
+fn row(name: String, one: &Process) -> Vec<Cell> {
+    let shares = &one.answer.at_peak;
+    let mark = if missed(one) { "*" } else { "" };
+    let peak = format!("{}{mark}", size(one.peak_rss_kib * 1024));
     let figures = [
-        peak,
         shares.held_bytes,
         shares.rounding_bytes,
         shares.fragmented_bytes,
         shares.cached_bytes,
         shares.outside_bytes,
     ];
-    std::iter::once(Cell::new(name))
+    [Cell::new(name), number(peak)]
+        .into_iter()
         .chain(figures.map(|bytes| number(size(bytes))))
         .collect()
 }

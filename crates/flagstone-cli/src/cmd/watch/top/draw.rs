@@ -168,7 +168,16 @@ fn processes(frame: &mut Frame, app: &mut App, area: Rect) {
     list(frame, app, body, &header, &widths, cells.collect(), &[1]);
 }
 
-/// A table of which one row is chosen. Columns but those in `left` are numbers.
+/// The columns that fit, from the left: half a number would be another number.
+fn fitting(widths: &[u16], area: u16) -> usize {
+    let ends = widths.iter().scan(0, |end, width| {
+        *end += width + u16::from(*end > 0);
+        Some(*end)
+    });
+    ends.take_while(|&end| end <= area).count().max(1)
+}
+
+/// A table of which one row is chosen. Columns but those in `left` are numbers; a last column in `left` may be cut.
 fn list<const N: usize>(
     frame: &mut Frame,
     app: &mut App,
@@ -178,6 +187,10 @@ fn list<const N: usize>(
     rows: Vec<[String; N]>,
     left: &[usize],
 ) {
+    let mut columns = fitting(widths, area.width);
+    if columns < N && left.contains(&columns) {
+        columns += 1;
+    }
     let shown = usize::from(area.height.saturating_sub(1)).max(1);
     app.rows_shown = shown;
     app.selected = app.selected.min(rows.len().saturating_sub(1));
@@ -186,7 +199,8 @@ fn list<const N: usize>(
         .min(app.selected)
         .max((app.selected + 1).saturating_sub(shown));
     let line = |cells: Vec<String>| {
-        let aligned = cells.into_iter().enumerate().map(|(at, text)| {
+        let cells = cells.into_iter().take(columns);
+        let aligned = cells.enumerate().map(|(at, text)| {
             let line = Line::from(text);
             if left.contains(&at) {
                 line
@@ -210,7 +224,8 @@ fn list<const N: usize>(
             }
         });
     let head = line(header.iter().map(|&name| name.to_owned()).collect());
-    let table = Table::new(body, widths.map(Constraint::Length))
+    let lengths = widths.iter().take(columns).copied();
+    let table = Table::new(body, lengths.map(Constraint::Length))
         .header(head.style(Paint::bold()))
         .column_spacing(1);
     frame.render_widget(table, area);
@@ -390,7 +405,8 @@ fn pages(frame: &mut Frame, app: &mut App, reading: &Reading, area: Rect) {
         cells.push([format!("cpu {}", set.cpu), "pageset".to_owned(), value]);
     }
     let header = ["WHERE", "WHAT", "VALUE"];
-    list(frame, app, area, &header, &[10, 28, 36], cells, &[0, 1]);
+    let value = area.width.saturating_sub(34).clamp(10, 40);
+    list(frame, app, area, &header, &[8, 24, value], cells, &[0, 1]);
 }
 
 fn foot_line(app: &App) -> Line<'static> {

@@ -66,12 +66,20 @@ fn typed(app: &mut App, text: &str) {
 
 /// The screen of 80 columns and 24 lines.
 fn screen(app: &mut App) -> Vec<String> {
-    let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
+    screen_of(app, 80)
+}
+
+fn screen_of(app: &mut App, width: u16) -> Vec<String> {
+    let mut terminal = Terminal::new(TestBackend::new(width, 24)).unwrap();
     terminal
         .draw(|frame| draw::screen(frame, app, true))
         .unwrap();
     let buffer = terminal.backend().buffer();
-    let line = |y| (0..80).map(|x| buffer[(x, y)].symbol()).collect::<String>();
+    let line = |y| {
+        (0..width)
+            .map(|x| buffer[(x, y)].symbol())
+            .collect::<String>()
+    };
     (0..24).map(|y| line(y).trim_end().to_owned()).collect()
 }
 
@@ -193,6 +201,23 @@ fn help_menu_and_delay_are_on_the_screen_and_keys_end_them() {
     assert_eq!(app.wanted().delay, Duration::from_millis(500));
     let control = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
     assert_eq!(app.key(control), Does::End);
+}
+
+#[test]
+fn on_a_narrow_screen_whole_columns_are_left_out_and_no_number_is_cut() {
+    let mut app = app(Some(10));
+    let whole = screen(&mut app);
+    for width in 14..80 {
+        let narrow = screen_of(&mut app, width);
+        for line in [5, 6, 7] {
+            let words: Vec<&str> = narrow[line].split_whitespace().collect();
+            let all: Vec<&str> = whole[line].split_whitespace().collect();
+            assert!(all.starts_with(&words), "{width}: {narrow:#?}");
+        }
+    }
+    assert!(screen_of(&mut app, 60)[5].ends_with(" SIZE"));
+    press(&mut app, &[KeyCode::Tab, KeyCode::Tab]);
+    assert!(screen_of(&mut app, 60)[5].ends_with("VALUE"));
 }
 
 #[test]
