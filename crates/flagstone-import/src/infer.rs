@@ -163,49 +163,44 @@ fn summary(gathered: &Gathered, found: &Finished) -> Vec<String> {
     }];
     let mut tell = |count: u64, what: &str| {
         if count > 0 {
-            notes.push(format!("{count} {what}."));
+            notes.push(format!("{what}: {count}."));
         }
     };
     tell(
         counts.reused,
-        "frees without an event, inferred where their address was allocated again",
+        "Frees without an event, inferred where their address was allocated again",
     );
     tell(
         counts.emptied,
-        "frees without an event, inferred where their slab's pages were given back",
+        "Frees without an event, inferred where their slab's pages were given back",
     );
     tell(
         counts.excess,
-        "frees without an event, inferred where slabinfo had fewer objects in use at the end",
+        "Frees without an event, inferred where slabinfo had fewer objects in use at the end",
     );
     tell(
         counts.bulk,
-        "allocations without an event, inferred by their frees",
+        "Allocations without an event, inferred by their frees",
     );
-    tell(
-        counts.older,
-        &format!(
-            "objects older than the trace, of {} slabs",
-            found.start.len()
-        ),
-    );
-    tell(counts.unknown, "frees of objects whose cache nothing tells");
+    tell(counts.older, "Objects older than the trace");
+    tell(found.start.len() as u64, "Slabs of those");
+    tell(counts.unknown, "Frees of objects whose cache nothing tells");
     tell(
         gathered.internal,
-        "moves of pages between pagesets and zones",
+        "Moves of pages between pagesets and zones",
     );
     let others = match kernel {
-        true => "events of other kinds",
-        false => "lines that tell of no block",
+        true => "Events of other kinds",
+        false => "Lines that tell of no block",
     };
     tell(about.others, others);
     tell(
         gathered.lost,
-        "events lost by the recorder; with larger buffers it loses fewer (perf record -m 64M, trace-cmd record -b 65536)",
+        "Events lost by the recorder, fewer with larger buffers (perf record -m 64M, trace-cmd record -b 65536)",
     );
     tell(
         about.backwards,
-        "times that went backwards, taken as standing still",
+        "Times that went backwards, taken as standing still",
     );
     notes
 }

@@ -275,7 +275,7 @@ fn kernel_events_are_imported_and_missing_frees_are_inferred() {
     assert_eq!(sites, &serde_json::json!(["dentry", "kmalloc-64"]));
     let notes = document["header"]["notes"].to_string();
     assert!(
-        notes.contains("1 frees without an event, inferred where their address"),
+        notes.contains("inferred where their address was allocated again: 1."),
         "{notes}"
     );
 
