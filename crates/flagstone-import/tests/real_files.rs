@@ -83,7 +83,8 @@ fn perf_data_is_read_whole_from_file_pipe_and_packed() {
         let told: u64 = read.counts.iter().sum();
         assert_eq!(told - older(&read), events, "{name}: {}", read.line);
         assert!(
-            read.line.contains("Events of other kinds: 15.") && !read.line.contains("Moves of pages"),
+            read.line.contains("Events of other kinds: 15.")
+                && !read.line.contains("Moves of pages"),
             "{name}: {}",
             read.line
         );

@@ -73,10 +73,11 @@ fn a_capture_ends_with_the_pagesets_that_its_kernel_had() {
         (18, 18)
     );
     assert_eq!(held.sets.len(), 6);
-    for (zone, cpu, _, after, (pages, high)) in &held.sets {
+    for set in &held.sets {
+        let (zone, cpu, after, (pages, high)) = (&set.zone, set.cpu, &set.after, set.replayed);
         let near = |ours: u32, theirs: u32| ours.abs_diff(theirs) * 20 <= theirs;
         assert!(
-            near(*pages, after.count) && near(*high, after.high),
+            near(pages, after.count) && near(high, after.high),
             "{zone}, CPU {cpu}: {pages} of {}, high {high} of {}",
             after.count,
             after.high

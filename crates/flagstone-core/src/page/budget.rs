@@ -166,12 +166,6 @@ impl Budget {
         self.pages.forgive();
     }
 
-    /// Whether a sweep is paid for.
-    #[must_use]
-    pub fn affords_sweep(&self, now: u64) -> bool {
-        self.sweeps.affords(now)
-    }
-
     /// Charges pages that were given back and are wanted again.
     pub fn charge_pages(&self, pages: usize, now: u64) {
         self.pages.charge(pages as u64 * PAGE_NS, now);

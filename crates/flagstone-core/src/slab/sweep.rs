@@ -49,7 +49,7 @@ impl<P: Engines> Slabs<P> {
         if self.pages().budget().moved.flushed.load(Relaxed) < share {
             return;
         }
-        if !self.pages().budget().affords_sweep(P::now()) {
+        if !self.pages().budget().sweeps.affords(P::now()) {
             return;
         }
         self.pages().budget().moved.flushed.store(0, Relaxed);

@@ -107,12 +107,12 @@ fn holes_that_objects_are_handed_out_of_count_as_wanted_again() {
     let holes = slabs.pages().holes().0;
     world.enter(CpuId(0));
     let soon = Testing::now() + 1;
-    assert!(slabs.pages().budget().affords_sweep(soon));
+    assert!(slabs.pages().budget().sweeps.affords(soon));
     let more: Vec<_> = (0..kept.len())
         .map(|_| slabs.alloc(cache).expect("memory"))
         .collect();
     assert!(
-        !slabs.pages().budget().affords_sweep(soon),
+        !slabs.pages().budget().sweeps.affords(soon),
         "holes are charged"
     );
     assert!(slabs.pages().holes().0 < holes);

@@ -22,8 +22,23 @@ const PAGES_MAX: u32 = 1 << 26;
 pub struct Held {
     /// Refills and drains.
     pub report: Report,
-    /// Zone, CPU, and the pageset: recorded before and after, pages and high mark as replayed.
-    pub sets: Vec<(String, usize, Pageset, Pageset, (u32, u32))>,
+    /// Each CPU's pageset of each zone.
+    pub sets: Vec<HeldSet>,
+}
+
+/// A pageset as recorded, and as replayed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HeldSet {
+    /// Its zone.
+    pub zone: String,
+    /// Its CPU.
+    pub cpu: usize,
+    /// As it was recorded before the events.
+    pub before: Pageset,
+    /// The same, after them.
+    pub after: Pageset,
+    /// Pages and high mark after the events as replayed.
+    pub replayed: (u32, u32),
 }
 
 /// Plays a capture's page events through the pageset rules of each policy; nothing where the trace has no pagesets.
@@ -80,10 +95,15 @@ pub fn held(path: &Path, policies: &[Policy]) -> Result<Vec<Held>, String> {
         let places = zones
             .iter()
             .flat_map(|zone| (0..cpus).map(move |cpu| (zone, cpu)));
-        let sets = places.zip(&report.ended).map(|((zone, cpu), ended)| {
-            let after = zone.after.get(cpu).copied().unwrap_or_default();
-            (zone.name.clone(), cpu, zone.before[cpu], after, *ended)
-        });
+        let sets = places
+            .zip(&report.ended)
+            .map(|((zone, cpu), ended)| HeldSet {
+                zone: zone.name.clone(),
+                cpu,
+                before: zone.before[cpu],
+                after: zone.after.get(cpu).copied().unwrap_or_default(),
+                replayed: *ended,
+            });
         Held {
             sets: sets.collect(),
             report,

@@ -24,7 +24,7 @@ mod capture;
 mod lists;
 mod read;
 
-pub use capture::{Held, held};
+pub use capture::{Held, HeldSet, held};
 pub(crate) use read::bundle;
 pub use read::{Trace, built_in, read};
 

@@ -391,14 +391,13 @@ impl Runs {
             runs.map(move |figures| (ask, figures))
         });
         let unsteady: Vec<String> = runs
-            .filter_map(|(ask, figures)| {
-                (!settled(figures.settled)).then(|| {
-                    let (ops, bytes) = (figures.ops_drift, figures.bytes_drift);
-                    format!(
-                        "{}: {what} did not settle (drift: throughput {ops:+.1} %, bytes {bytes:+.1} %)",
-                        ask.policy
-                    )
-                })
+            .filter(|(_, figures)| !settled(figures.settled))
+            .map(|(ask, figures)| {
+                let (ops, bytes) = (figures.ops_drift, figures.bytes_drift);
+                format!(
+                    "{}: {what} did not settle (drift: throughput {ops:+.1} %, bytes {bytes:+.1} %)",
+                    ask.policy
+                )
             })
             .take(1)
             .collect();

@@ -129,7 +129,6 @@ fn throughput(
             versus: (index == 1).then(|| versus.clone()),
             profile: Some(ask.machine.into()),
             note: note.clone(),
-            ..Fill::default()
         };
         sheet.fill(Method::Simulated, [table, row, column], 0, fill);
     }
@@ -163,7 +162,6 @@ fn shares(sheet: &mut Sheet, runs: &Runs, table: &str, ask: &Ask, functions: &[&
                 "the share of waits",
                 |s| s.ops && s.waits,
             ),
-            ..Fill::default()
         };
         sheet.fill(Method::Simulated, [table, SPIN, column], 0, fill);
         for function in functions {

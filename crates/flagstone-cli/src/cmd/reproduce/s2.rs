@@ -230,7 +230,6 @@ fn memory(sheet: &mut Sheet, policies: &[Policy; 3], place: Place, when: &str) {
                 versus,
                 profile: Some(profile.clone()),
                 note: None,
-                ..Fill::default()
             };
             sheet.fill(Method::Computed, [table, &row, column], 0, fill);
         }
@@ -294,7 +293,6 @@ fn times(sheet: &mut Sheet, runs: &Runs, place: Place, effort: Effort) {
                 versus: None,
                 profile: Some(format!("{}, {} KiB pages", place.machine, place.page >> 10)),
                 note,
-                ..Fill::default()
             };
             sheet.fill(Method::Simulated, [&table, &row, column], 0, fill);
         }

@@ -287,7 +287,6 @@ fn cells(sheet: &mut Sheet, runs: &Runs, table: Table, row: &str, policy: &str, 
             versus: (row != "base").then_some(Versus::Cell(base_cell, 0)),
             profile: Some(table.machine.into()),
             note,
-            ..Fill::default()
         };
         sheet.fill(Method::Simulated, [table.name, row, name], 0, fill);
     }

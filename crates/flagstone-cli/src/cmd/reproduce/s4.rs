@@ -180,7 +180,6 @@ fn cells(
             versus: (row != "SLUB").then_some(Versus::Cell(slub, nth)),
             profile: Some("x86-2way-2008, 50 seeds".into()),
             note: shifted.map(String::from),
-            ..Fill::default()
         };
         sheet.fill(Method::Simulated, [table, row, column], nth, fill);
     }

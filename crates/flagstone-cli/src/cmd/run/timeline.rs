@@ -79,10 +79,13 @@ pub fn coarse_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
+/// Resident bytes by time, and what was read of processes that leave documents.
+type Seen = (Vec<(u64, u64)>, Option<Looks>);
+
 /// A thread that looks at a process until it is told to stop.
 pub struct Watch {
     stop: Sender<()>,
-    thread: JoinHandle<(Vec<(u64, u64)>, Option<Looks>)>,
+    thread: JoinHandle<Seen>,
 }
 
 /// Longest time between two looks at processes whose documents are completed: points may be farther apart.

@@ -263,18 +263,19 @@ impl Pagesets {
             drains: held.report.drains,
             sets: Vec::new(),
         };
-        for (zone, cpu, before, after, (pages, high)) in &held.sets {
-            let counts = off(f64::from(*pages), f64::from(after.count));
-            let highs = off(f64::from(*high), f64::from(after.high));
+        for set in &held.sets {
+            let (after, (pages, high)) = (&set.after, set.replayed);
+            let counts = off(f64::from(pages), f64::from(after.count));
+            let highs = off(f64::from(high), f64::from(after.high));
             all.within += u32::from(counts.abs().max(highs.abs()) <= NEAR_PERCENT);
             all.sets.push(Set {
-                zone: zone.clone(),
-                cpu: *cpu,
-                pages_before: before.count,
-                pages: *pages,
+                zone: set.zone.clone(),
+                cpu: set.cpu,
+                pages_before: set.before.count,
+                pages,
                 kernel_pages: after.count,
                 off_percent: counts,
-                high: *high,
+                high,
                 kernel_high: after.high,
             });
         }

@@ -70,9 +70,11 @@ fn title(record: &Record) -> String {
     format!("{title} on {}, window {}", record.machine, record.window)
 }
 
+/// Policy, knobs, tasks.
+type Key = (String, String, u32);
+
 pub(super) fn groups(records: &[Record]) -> Vec<Group> {
-    let mut all: BTreeMap<(String, String), BTreeMap<(String, String, u32), Vec<&Record>>> =
-        BTreeMap::new();
+    let mut all: BTreeMap<(String, String), BTreeMap<Key, Vec<&Record>>> = BTreeMap::new();
     for record in records {
         let group = all
             .entry((title(record), record.machine_digest.clone()))

@@ -16,6 +16,9 @@ const LIVE: usize = 4000;
 const LEG: usize = 50_000;
 /// The same in tests.
 const SHORT_LEG: usize = 500;
+
+/// What a thread does before it hands its table on.
+type Leg = fn(&mut Table) -> Result<(), Damage>;
 /// Sizes, bytes.
 const SIZES: std::ops::Range<usize> = 16..1024;
 
@@ -44,7 +47,7 @@ pub fn churn(job: Job, sized: bool) -> Result<Sample, Damage> {
         word: seed << 40,
     };
     let tables: Vec<Table> = (0..job.threads as u64).map(table).collect();
-    let (leg, replaced): (fn(&mut Table) -> Result<(), Damage>, usize) = match job.scale {
+    let (leg, replaced): (Leg, usize) = match job.scale {
         Scale::Smoke => (work::<SHORT_LEG>, SHORT_LEG),
         _ => (work::<LEG>, LEG),
     };

@@ -126,7 +126,7 @@ pub(super) fn postgres(scene: &Scene, scale: Scale, on: &Allocator) -> Result<Sa
     if fresh {
         let init = Line::new(initdb).word("-D").word(&data);
         let init = init.words(["-A", "trust", "-U", "bench", "--no-sync", "--locale=C"]);
-        init.inside(&folder).as_user(user).plainly(None)?;
+        init.inside(&folder).run_by(user).plainly(None)?;
     }
     // An open socket is not enough: a server that reads its log refuses clients.
     let answers = || {
@@ -147,10 +147,10 @@ pub(super) fn postgres(scene: &Scene, scale: Scale, on: &Allocator) -> Result<Sa
             "autovacuum=off",
         ])
         .inside(&folder)
-        .as_user(user);
+        .run_by(user);
     let client = || {
         let client = Line::new(bench.clone()).word("-h").word(&folder);
-        client.words(["-U", "bench"]).inside(&folder).as_user(user)
+        client.words(["-U", "bench"]).inside(&folder).run_by(user)
     };
     let stop = || {
         let pid = std::fs::read_to_string(data.join("postmaster.pid")).unwrap_or_default();

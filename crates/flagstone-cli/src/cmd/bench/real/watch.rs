@@ -58,7 +58,7 @@ impl Line {
     }
 
     /// Runs as this user instead of root.
-    pub(super) fn as_user(mut self, user: Option<u32>) -> Line {
+    pub(super) fn run_by(mut self, user: Option<u32>) -> Line {
         self.user = user;
         self
     }
