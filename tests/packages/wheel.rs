@@ -43,11 +43,11 @@ fn installed() -> Option<&'static Path> {
         }
         need("python3", "python3")?;
         let tools = Path::new(SCRATCH).join("maturin");
-        if !tools.join("bin/maturin").exists() {
-            if let Err(line) = environment(&tools, &[Path::new("maturin")]) {
-                skip(&format!("the wheel: no maturin from pip: {}", why(&line)));
-                return None;
-            }
+        if !tools.join("bin/maturin").exists()
+            && let Err(line) = environment(&tools, &[Path::new("maturin")])
+        {
+            skip(&format!("the wheel: no maturin from pip: {}", why(&line)));
+            return None;
         }
         let out = fresh("wheel");
         let mut build = xtask(&[

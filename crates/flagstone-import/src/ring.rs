@@ -152,7 +152,7 @@ mod tests {
             1, 7,
             29, 1, 1,             // the rest is padding
         ];
-        let (found, missed) = events(&made(&words, 1 << 31 | words.len() as u64 * 4));
+        let (found, missed) = events(&made(&words, (1 << 31) | (words.len() as u64 * 4)));
         let late = 1006 + (1 << 27);
         assert_eq!(found, [(1005, 8), (late + 3, 4), (late + 4, 4)]);
         assert!(missed);

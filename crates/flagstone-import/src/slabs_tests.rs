@@ -165,7 +165,7 @@ fn frees_that_only_slabinfo_shows_are_spread_over_what_lives() {
             CPU[0]
         )
     );
-    assert_eq!(first.ns, (1 + 1000) / 2);
+    assert_eq!(first.ns, u64::midpoint(1, 1000));
 }
 
 #[test]
