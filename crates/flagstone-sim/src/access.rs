@@ -158,10 +158,12 @@ impl Vm {
         self.pass(far + self.at_hand(near));
     }
 
-    /// An object will be accessed soon: the directory's entry for it may be on its way.
+    /// An object will be accessed soon: the directory's entry for it may be on its way, and the object, whose mark
+    /// is read where it is freed.
     #[inline]
     pub(crate) fn expect_object(&self, object: *const u8) {
         fetch(self.lines.borrow().shadow_at(object as usize));
+        fetch(object as usize);
     }
 
     /// An object will be accessed, perhaps not before this thread's next turn.
@@ -169,6 +171,7 @@ impl Vm {
     pub(crate) fn expect_next(&self, object: *const u8) {
         let entry = self.lines.borrow().shadow_at(object as usize);
         self.expect_at(entry);
+        fetch(object as usize);
     }
 
     /// Memory of the host's will be read, perhaps not before this thread's next turn.
