@@ -42,6 +42,13 @@ pub fn init() {
 // once by `init`, and `current_cpu` stays below it. slots.rs states why its steps are atomic.
 // The locks are the core's own. `report::fatal` aborts.
 unsafe impl<E: 'static> Platform for LinuxWith<E> {
+    // x86-64 has one page size.
+    const PAGE_SHIFT: Option<usize> = if cfg!(target_arch = "x86_64") {
+        Some(12)
+    } else {
+        None
+    };
+
     fn page_size() -> PageSize {
         memory::page_size()
     }

@@ -54,6 +54,15 @@ fn every_workload_runs_under_both_sheaf_policies() {
 }
 
 #[test]
+fn frees_take_the_fast_path_whatever_the_page_size() {
+    for machine in ["x86-16", "power-160"] {
+        let outcome = run("larson", machine, "flagstone", 16, 1);
+        let free_ns = outcome.totals.free_ps / outcome.totals.frees / 1000;
+        assert!(free_ns < 200, "{machine}: {free_ns} ns");
+    }
+}
+
+#[test]
 fn time_booked_to_functions_is_part_of_the_time_in_the_allocator_and_waits_are_not() {
     let outcome = run("mmap1", "x86-16", "linux-6.5", 16, 1);
     let totals = &outcome.totals;

@@ -41,6 +41,8 @@ fn slots(area: CpuArea) -> LockedSlots<'static> {
 // set before the heap is built; a CPU's number is below it. 3. Each step is under its CPU's lock. 4. The
 // locks are the core's. 5. `end` ends the machine.
 unsafe impl Platform for Bare {
+    const PAGE_SHIFT: Option<usize> = Some(12);
+
     fn page_size() -> PageSize {
         PageSize::K4
     }

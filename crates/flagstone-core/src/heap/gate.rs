@@ -18,8 +18,7 @@
 
 use super::class::ClassTable;
 use super::mark::Mark;
-use crate::platform::CpuArea;
-use crate::platform::MAX_CACHES;
+use crate::platform::{CpuArea, MAX_CACHES, Platform};
 use crate::sync::plain::{
     AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
@@ -251,28 +250,21 @@ impl Gate {
     /// cache's free objects, if the gate lets the address pass: inside the span, and the start of
     /// an object.
     #[inline(always)]
-    pub(super) fn admit_address(&self, address: *mut u8) -> Option<(usize, CpuArea, Mark)> {
+    pub(super) fn admit_address<P: Platform>(
+        &self,
+        address: *mut u8,
+    ) -> Option<(usize, CpuArea, Mark)> {
         let span = self.span.load(Acquire);
         let offset = (address as usize).wrapping_sub(self.base.load(Relaxed) as usize);
         if offset >= span {
             return None;
         }
+        let shift = P::PAGE_SHIFT.unwrap_or_else(|| self.page_shift.load(Relaxed));
         // SAFETY: the page map has a byte for every page of the span.
-        let id =
-            usize::from(unsafe { *self.page_map.load(Relaxed).add(offset >> self.page_shift()) });
+        let id = usize::from(unsafe { *self.page_map.load(Relaxed).add(offset >> shift) });
         // The base is a multiple of the largest block, so address and offset agree below that.
         let mark = self.strides[id].starts_at(offset)?;
         Some((id, self.area(), mark))
-    }
-
-    #[inline(always)]
-    fn page_shift(&self) -> usize {
-        // x86-64 has one page size; elsewhere it is known at run time.
-        if cfg!(target_arch = "x86_64") {
-            12
-        } else {
-            self.page_shift.load(Relaxed)
-        }
     }
 
     #[inline(always)]

@@ -127,7 +127,7 @@ impl<P: Engines> Heap<P> {
     pub unsafe fn free_fast(&self, address: *mut u8) -> Freed {
         P::work(Work::FastFree);
         P::touch(Line::Gate, (&raw const self.gate).cast(), Access::Read);
-        let Some((id, area, mark)) = self.gate.admit_address(address) else {
+        let Some((id, area, mark)) = self.gate.admit_address::<P>(address) else {
             return Freed::NotAtAll;
         };
         P::touch(Line::Object, address, Access::Write);
@@ -314,7 +314,9 @@ impl<P: Engines> Heap<P> {
     #[inline]
     pub unsafe fn free_within(&self, address: *mut u8, least: usize, most: usize) {
         // What passes the gate is an object of a size class, whose cache says enough.
-        let passed = self.ready_if_built().zip(self.gate.admit_address(address));
+        let passed = self
+            .ready_if_built()
+            .zip(self.gate.admit_address::<P>(address));
         let room = match passed {
             Some((ready, (id, ..))) => Some(Room::of(
                 ready.slabs.cache(CacheId(id as u16)).usable_size(),

@@ -105,6 +105,9 @@ pub struct SheavesOnly;
 pub unsafe trait Platform: Sized + 'static {
     // ---- memory -------------------------------------------------------------------------
 
+    /// The binary logarithm of the page size, where it is known when this is compiled.
+    const PAGE_SHIFT: Option<usize> = None;
+
     /// The system's page size.
     fn page_size() -> PageSize;
 
