@@ -9,7 +9,7 @@ mod browser;
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
-use support::{bytes_of, document, flagstone, installed, run, sum, text};
+use support::{bytes_of, document, document_with, flagstone, installed, run, sum, text};
 
 /// Forks two workers that grow, each to another size, while their parent stays small.
 const PRE_FORK: &str = r#"
@@ -62,22 +62,12 @@ fn all_gives_every_forked_worker_a_ledger_and_changes_nothing_for_the_command() 
     let Some(python) = installed("python3") else {
         return;
     };
-    let directory = tempfile::tempdir().expect("a directory");
-    let file = directory.path().join("run.json");
-    let output = flagstone()
-        .args(["--all", "--json"])
-        .arg(&file)
-        .arg("--")
-        .arg(python)
-        .args(["-c", PRE_FORK])
-        .output()
-        .expect("started");
+    let python = python.to_str().expect("text");
+    let (output, document) = document_with(&["--all"], &[python, "-c", PRE_FORK]);
     assert_eq!(output.status.code(), Some(3));
     let mut lines: Vec<String> = text(&output.stdout).lines().map(str::to_owned).collect();
     lines.sort();
     assert_eq!(lines, ["worker 24", "worker 48"]);
-    let bytes = std::fs::read(&file).expect("written");
-    let document: Value = serde_json::from_slice(&bytes).expect("one document");
     let processes = document["processes"].as_array().expect("an array");
     assert_eq!(processes.len(), 3);
     let mut held: Vec<u64> = processes
@@ -109,19 +99,9 @@ fn a_worker_that_waits_until_it_is_killed_leaves_a_ledger_with_all() {
     let program = "import os, signal\nr, w = os.pipe()\npid = os.fork()\nif pid == 0:\n    \
                    os.write(w, b'x')\n    signal.pause()\nos.read(r, 1)\nos.kill(pid, 9)\n\
                    os.waitpid(pid, 0)\n";
-    let directory = tempfile::tempdir().expect("a directory");
-    let file = directory.path().join("run.json");
-    let output = flagstone()
-        .args(["--all", "--quiet"])
-        .arg(format!("--json={}", file.display()))
-        .arg("--")
-        .arg(python)
-        .args(["-c", program])
-        .output()
-        .expect("started");
+    let python = python.to_str().expect("text");
+    let (output, document) = document_with(&["--all", "--quiet"], &[python, "-c", program]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    let bytes = std::fs::read(&file).expect("written");
-    let document: Value = serde_json::from_slice(&bytes).expect("one document");
     let processes = document["processes"].as_array().expect("an array");
     let killed = processes
         .iter()
@@ -160,20 +140,10 @@ fn what_a_killed_worker_had_mapped_itself_was_seen_from_outside() {
     let Some(python) = installed("python3") else {
         return;
     };
-    let directory = tempfile::tempdir().expect("a directory");
-    let file = directory.path().join("run.json");
-    let output = flagstone()
-        .args(["--all", "--json"])
-        .arg(&file)
-        .arg("--")
-        .arg(python)
-        .args(["-c", OWN_MAPPING])
-        .output()
-        .expect("started");
+    let python = python.to_str().expect("text");
+    let (output, document) = document_with(&["--all"], &[python, "-c", OWN_MAPPING]);
     let shown = text(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{shown}");
-    let bytes = std::fs::read(&file).expect("written");
-    let document: Value = serde_json::from_slice(&bytes).expect("one document");
     let worker = &document["processes"][1];
     assert_eq!(worker["state"], "killed", "{shown}");
     assert!(worker["peak_rss_kib"].as_u64() >= Some(32 << 10), "{shown}");

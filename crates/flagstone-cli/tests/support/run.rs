@@ -32,9 +32,15 @@ pub fn installed(name: &str) -> Option<PathBuf> {
 
 /// Runs `command` and returns its document.
 pub fn document(command: &[&str]) -> (Output, Value) {
+    document_with(&[], command)
+}
+
+/// The same with options of `run`.
+pub fn document_with(options: &[&str], command: &[&str]) -> (Output, Value) {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("run.json");
     let output = flagstone()
+        .args(options)
         .arg("--json")
         .arg(&file)
         .arg("--")

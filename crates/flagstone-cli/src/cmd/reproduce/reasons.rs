@@ -75,6 +75,12 @@ const S0: &[(When, &str)] = &[
 
 const S1: &[(When, &str)] = &[
     (
+        Missed("no slower than the better of SLAB and SLUB"),
+        "A free of the default policy writes a mark onto the block, by which a second free of it is noticed. Nobody else \
+         touches this test's blocks, so their lines come from the CPU that allocated; SLAB's free leaves them there. \
+         Programs that used a block have its line at hand.",
+    ),
+    (
         Missed("CPUs' first frees included"),
         "In the published test 64 freeing CPUs share 10,000 frees, 153 each, the first of their lives: what the default \
          policy pays there is a CPU's beginning. A sheaf of its own costs 322 ns where nobody waits, which \
@@ -119,6 +125,11 @@ const S2: &[(When, &str)] = &[
         Always,
         "The author's populations are not known; ours are of small machines just booted, every cache \
          multiplied alike until the base's total is the published one.",
+    ),
+    (
+        Always,
+        "Flagstone's memory here is that of slabs by population, a rule that only plans follow; its slab \
+         layer makes slabs of rule b, of order 3 at most (ADR 0011).",
     ),
     (
         Outside(["wastage", "", "base"]),
