@@ -16,7 +16,7 @@ use crate::policy::{Allowance, HOLE_NS, PAGE_NS, SHRINK_NS, SLAB_NS};
 use crate::sync::plain::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 /// Part of what is in use beyond the least bound that stays while something is owed. Why eight: a quarter makes programs
-/// whose sizes drift 15 % larger, and programs that swing 8 % faster (ADR 0036).
+/// whose sizes drift 5 % larger, and programs that swing 8 % faster (ADR 0036).
 const OWED_SHARE: usize = 8;
 
 /// Nanoseconds that giving back may cost a program beyond its share of the time. Why 500 ms: eight swings of 114 MB
