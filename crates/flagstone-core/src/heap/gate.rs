@@ -48,7 +48,7 @@ pub const ALIGN_SHIFT: u32 = 4;
 struct Stride(AtomicU64);
 
 /// Largest slab, in bytes, whose strides the fast path checks.
-const STRIDE_MAX: usize = 64 << 10;
+pub(super) const STRIDE_MAX: usize = 64 << 10;
 /// The bits of a stride that are the mask.
 const MASK: u64 = STRIDE_MAX as u64 - 1;
 

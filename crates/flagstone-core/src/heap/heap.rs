@@ -11,7 +11,7 @@
 //! is cold. A heap lives in a zeroed static or anywhere else that does not move; it builds
 //! itself at the first cold call.
 
-use super::gate::Gate;
+use super::gate::{Gate, STRIDE_MAX};
 use super::mark::handed_out;
 use super::ready::Ready;
 use super::stage::Stage;
@@ -361,11 +361,8 @@ impl<P: Engines> Heap<P> {
         let Some(ready) = self.ready() else {
             P::fatal(Fault::InvalidFree, address)
         };
-        match ready.find(object) {
-            Found::Object(cache) => {
-                self.assert_not_freed(ready, cache, object);
-                Some(Room::of(cache.usable_size()))
-            }
+        match self.find_live(ready, object) {
+            Found::Object(cache) => Some(Room::of(cache.usable_size())),
             Found::Run(pfn, pages) => {
                 let usable = pages.bytes(P::page_size());
                 let asked = ready.slabs.pages().descriptor(pfn).spare.load(Relaxed) as usize;
@@ -383,6 +380,24 @@ impl<P: Engines> Heap<P> {
         }
     }
 
+    /// What `address` belongs to. Ends the program if it is a freed object. One that passes the gate and bears no mark lives,
+    /// and its slab need not be looked at.
+    #[inline]
+    fn find_live<'a>(&self, ready: &'a Ready<P>, address: NonNull<u8>) -> Found<'a> {
+        if let Some((id, _, mark)) = self.gate.admit_address::<P>(address.as_ptr()) {
+            let cache = ready.slabs.cache(CacheId(id as u16));
+            // SAFETY: an object of the cache starts there, as its slabs are short enough for the gate to tell.
+            if cache.geometry().slab_bytes() <= STRIDE_MAX && !unsafe { mark.is_on(address) } {
+                return Found::Object(cache);
+            }
+        }
+        let found = ready.find(address);
+        if let Found::Object(cache) = found {
+            self.assert_not_freed(ready, cache, address);
+        }
+        found
+    }
+
     /// Resizes a block, in place where possible; `None` when memory is exhausted, and then the
     /// block is as it was. A block that should become smaller never needs memory: it stays.
     ///
@@ -390,9 +405,8 @@ impl<P: Engines> Heap<P> {
     /// 1. `address` is a live block's and not null; the old address is not used after success.
     pub unsafe fn realloc(&self, address: NonNull<u8>, size: usize) -> Option<NonNull<u8>> {
         let ready = self.ready()?;
-        let old = match ready.find(address) {
+        let old = match self.find_live(ready, address) {
             Found::Object(cache) => {
-                self.assert_not_freed(ready, cache, address);
                 let usable = cache.usable_size();
                 // Keep what is at most half empty: moving costs more than the rest is worth.
                 if size <= usable && size >= usable / 2 {

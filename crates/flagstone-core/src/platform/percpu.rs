@@ -34,7 +34,7 @@
 use super::{LockKind, Platform, RawLock};
 use crate::base::CpuId;
 use crate::sync::Ordering;
-use crate::sync::plain::{AtomicU32, AtomicUsize};
+use crate::sync::plain::{AtomicBool, AtomicU16, AtomicU32, AtomicUsize};
 use core::ops::Range;
 use core::ptr::NonNull;
 
@@ -77,7 +77,9 @@ pub struct SheafHeader {
     /// Objects held, while somebody owns the sheaf; in a slot the word tells.
     pub len: AtomicU32,
     /// Slots that exist.
-    pub capacity: AtomicU32,
+    pub capacity: AtomicU16,
+    /// Whether it became main from being spare, as the last sheaf that did.
+    pub was_spare: AtomicBool,
     /// The next sheaf in a barn's list; zero elsewhere: the floor under the first entry.
     pub link: AtomicUsize,
 }

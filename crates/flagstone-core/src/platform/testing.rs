@@ -125,6 +125,7 @@ pub struct World {
 std::thread_local! {
     static WORLD: RefCell<Option<Arc<World>>> = const { RefCell::new(None) };
     static PAUSES: Cell<u32> = const { Cell::new(0) };
+    static SLOW_VISITS: Cell<u64> = const { Cell::new(0) };
     static CPU: Cell<u32> = const { Cell::new(0) };
     static ON_TOP: Cell<bool> = const { Cell::new(false) };
     static HELD: Held = const { Held::new() };
@@ -143,6 +144,12 @@ pub fn stand_on_top(of_a_holder: bool) {
 #[must_use]
 pub fn pauses() -> u32 {
     PAUSES.get()
+}
+
+/// Visits of slow paths of sheaves by the calling thread so far.
+#[must_use]
+pub fn slow_visits() -> u64 {
+    SLOW_VISITS.get()
 }
 
 impl World {
@@ -620,6 +627,12 @@ unsafe impl<E: 'static> Platform for TestingWith<E> {
     fn pause(_round: u32) {
         PAUSES.set(PAUSES.get() + 1);
         std::thread::yield_now();
+    }
+
+    fn work(work: super::Work) {
+        if matches!(work, super::Work::Slow) {
+            SLOW_VISITS.set(SLOW_VISITS.get() + 1);
+        }
     }
 
     fn now() -> u64 {

@@ -98,9 +98,14 @@ impl<P: Engines> Slabs<P> {
         }
         let id = cache.id().index();
         let mut hand = self.exchange(Slot::spare(id), None);
-        if let Some(mut spare) = hand.take() {
+        if let Some(spare) = hand.take() {
             P::touch(Line::Sheaf, spare.address(), Access::Write);
+            let mut spare = match spare.room() {
+                0 => self.turn_to_allocate(cache, spare),
+                _ => spare,
+            };
             if let Some(object) = spare.take() {
+                spare.note_was_spare();
                 self.install_main(cache, spare);
                 return Some(object);
             }
@@ -115,6 +120,7 @@ impl<P: Engines> Slabs<P> {
                     self.drop_sheaf(cache, empty);
                 }
                 P::touch(Line::Sheaf, full.address(), Access::Write);
+                full.note_new_here();
                 let object = full.take();
                 self.install_main(cache, full);
                 object.or_else(|| self.take_one(cache, node_id))
@@ -166,7 +172,13 @@ impl<P: Engines> Slabs<P> {
         let id = cache.id().index();
         let spare = self.exchange(Slot::spare(id), None);
         let roomy = match spare {
-            Some(sheaf) if sheaf.room() > 0 => Some(sheaf),
+            Some(empty) if empty.is_empty() => self
+                .empty_sheaf(cache, node_id, Some(empty))
+                .map(|empty| self.turn_to_free(cache, node_id, empty, object)),
+            Some(mut sheaf) if sheaf.room() > 0 => {
+                sheaf.note_was_spare();
+                Some(sheaf)
+            }
             Some(full) => {
                 let node = self.node(cache.id(), node_id);
                 self.note_visit(cache, node, Served::Otherwise);
@@ -198,6 +210,62 @@ impl<P: Engines> Slabs<P> {
             }
             self.install_spare(cache, old);
         }
+    }
+
+    /// A full spare, and a main sheaf that allocations emptied. If that was the spare before, objects go to and fro: both
+    /// become half full, so that the next turn does not come back here. Answers the sheaf to allocate from.
+    fn turn_to_allocate(&self, cache: &Cache, mut full: OwnSheaf) -> OwnSheaf {
+        match self.exchange(Slot::main(cache.id().index()), None) {
+            Some(mut main) if main.is_empty() && main.was_spare() => {
+                self.note_turn(cache);
+                P::touch(Line::Sheaf, main.address(), Access::Write);
+                let half = full.len() / 2;
+                full.move_into(&mut main, half);
+                if main.is_empty() {
+                    core::mem::swap(&mut main, &mut full);
+                }
+                self.install_spare(cache, full);
+                main
+            }
+            Some(main) => {
+                self.install_spare(cache, main);
+                full
+            }
+            None => full,
+        }
+    }
+
+    /// The same for an empty spare, and a main sheaf that frees filled; one of another size than wanted gives up all, and is
+    /// replaced. Answers the sheaf to free to.
+    fn turn_to_free(
+        &self,
+        cache: &Cache,
+        node_id: NodeId,
+        mut empty: OwnSheaf,
+        object: NonNull<u8>,
+    ) -> OwnSheaf {
+        empty.note_was_spare();
+        let Some(mut main) = self.exchange(Slot::main(cache.id().index()), None) else {
+            return empty;
+        };
+        if main.holds_recent(object) {
+            P::fatal(Fault::DoubleFree, object.as_ptr());
+        }
+        if main.was_spare() {
+            self.note_turn(cache);
+            P::touch(Line::Sheaf, main.address(), Access::Write);
+            let fits = cache.is_of_size(&main, cache.sheaf_capacity());
+            let most = if fits { main.len() / 2 } else { main.len() };
+            main.move_into(&mut empty, most);
+        }
+        let spare = match main.is_empty() {
+            true => self.empty_sheaf(cache, node_id, Some(main)),
+            false => Some(main),
+        };
+        if let Some(spare) = spare {
+            self.install_spare(cache, spare);
+        }
+        empty
     }
 
     /// Stores a sheaf with objects in the barn of the node they came from, or flushes it. Returns
@@ -251,17 +319,19 @@ impl<P: Engines> Slabs<P> {
     ) -> Option<OwnSheaf> {
         let hand = hand.or_else(|| self.node(cache.id(), node_id).barn.take_empty::<P>());
         let target = cache.sheaf_capacity();
-        match hand {
-            Some(sheaf) if cache.is_of_size(&sheaf, target) => Some(sheaf),
+        let mut sheaf = match hand {
+            Some(sheaf) if cache.is_of_size(&sheaf, target) => sheaf,
             Some(other) => match self.new_sheaf(cache, node_id, target) {
                 Some(sheaf) => {
                     self.drop_memory(other);
-                    Some(sheaf)
+                    sheaf
                 }
-                None => Some(other),
+                None => other,
             },
-            None => self.new_sheaf(cache, node_id, target),
-        }
+            None => self.new_sheaf(cache, node_id, target)?,
+        };
+        sheaf.note_new_here();
+        Some(sheaf)
     }
 
     fn new_sheaf(&self, cache: &Cache, node_id: NodeId, target: u32) -> Option<OwnSheaf> {

@@ -88,7 +88,8 @@ impl OwnSheaf {
         // SAFETY: obligation 1; all fields are atomics over plain memory.
         let fields = unsafe { header.as_ref() };
         fields.len.store(0, Relaxed);
-        fields.capacity.store(capacity, Relaxed);
+        fields.capacity.store(capacity as u16, Relaxed);
+        fields.was_spare.store(false, Relaxed);
         fields.link.store(0, Relaxed);
         let sheaf = Self(header);
         for index in 0..capacity {
@@ -172,7 +173,7 @@ impl OwnSheaf {
     #[inline]
     #[must_use]
     pub fn capacity(&self) -> u32 {
-        self.header().capacity.load(Relaxed)
+        u32::from(self.header().capacity.load(Relaxed))
     }
 
     /// Objects that can still be put.
@@ -180,6 +181,24 @@ impl OwnSheaf {
     #[must_use]
     pub fn room(&self) -> u32 {
         self.capacity() - self.len()
+    }
+
+    /// Whether it came from the spare slot when it last became main.
+    #[inline]
+    pub(crate) fn was_spare(&self) -> bool {
+        self.header().was_spare.load(Relaxed)
+    }
+
+    /// Says so, before it becomes main.
+    #[inline]
+    pub(crate) fn note_was_spare(&mut self) {
+        self.header().was_spare.store(true, Relaxed);
+    }
+
+    /// Says that it comes from elsewhere, before it becomes main.
+    #[inline]
+    pub(crate) fn note_new_here(&mut self) {
+        self.header().was_spare.store(false, Relaxed);
     }
 
     #[inline]
@@ -252,6 +271,21 @@ impl OwnSheaf {
         Some(object)
     }
 
+    /// Moves the `most` objects put last into `empty`, in order, as far as one slot stays free there.
+    pub(crate) fn move_into(&mut self, empty: &mut OwnSheaf, most: u32) {
+        assert!(empty.is_empty(), "an object would be lost");
+        let moved = most.min(self.len()).min(empty.capacity() - 1);
+        let kept = self.len() - moved;
+        if moved > 0 {
+            // SAFETY: two sheaves of which this has `kept + moved` slots and the other `moved` at least.
+            unsafe {
+                core::ptr::copy_nonoverlapping(self.slot(kept), empty.slot(0), moved as usize)
+            };
+        }
+        empty.header().len.store(moved, Relaxed);
+        self.header().len.store(kept, Relaxed);
+    }
+
     /// Whether the ceiling is zero and no slot is (`slot.fenced`; the floor is a barn's link).
     #[must_use]
     pub fn is_fenced(&self) -> bool {
@@ -300,6 +334,33 @@ mod tests {
         let eighths = [5, 13, 16, 29, 61, 125, 253].map(|wanted| capacity_at_least(wanted, 8));
         assert_eq!(eighths, [5, 12, 14, 26, 54, 110, 222]);
         assert_eq!(capacity_at_least(253, 0), 253);
+    }
+
+    #[test]
+    fn what_was_put_last_goes_over_in_order_and_one_slot_stays_free() {
+        #[repr(align(256))]
+        struct Memory([u64; 32]);
+        for (capacity, len, moved) in [(5, 5, 2), (5, 4, 2), (5, 1, 0), (13, 9, 4), (1, 1, 0)] {
+            let (mut memory, mut other) = (Memory([0; 32]), Memory([0; 32]));
+            let [from, to] = [&mut memory, &mut other]
+                .map(|m| NonNull::new(m.0.as_mut_ptr().cast::<u8>()).expect("not null"));
+            // SAFETY: 256 bytes are enough for thirteen slots.
+            let (mut full, mut empty) =
+                unsafe { (OwnSheaf::create(from, 13), OwnSheaf::create(to, capacity)) };
+            let object = |i: u32| NonNull::new((i as usize * 16) as *mut u8).expect("not null");
+            (1..=len).for_each(|i| full.put(object(i)));
+            full.move_into(&mut empty, len / 2);
+            assert_eq!((full.len(), empty.len()), (len - moved, moved));
+            assert!(empty.room() > 0);
+            for i in (1..=len).rev() {
+                let from = if empty.is_empty() {
+                    &mut full
+                } else {
+                    &mut empty
+                };
+                assert_eq!(from.take(), Some(object(i)));
+            }
+        }
     }
 
     #[test]

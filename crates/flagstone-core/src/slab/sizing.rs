@@ -47,6 +47,10 @@ const WAITS: u32 = 2;
 /// CPU to its visits, and larger sheaves would only park memory.
 const VISITS_NS: u64 = 1_000_000;
 
+/// Most slots that turns alone lead to. Why 29: the next size but one to what a hundred objects of a class need that are
+/// replaced at random; the memory of such a sheaf is 256 B.
+const TURN_SLOTS: u32 = 29;
+
 /// Flushes before a refill that show that the barn was too small: one may be the end of a phase.
 const FLUSHES: u64 = 2;
 
@@ -184,6 +188,33 @@ impl<P: Engines> Slabs<P> {
             if P::now().saturating_sub(visits.since.load(Relaxed)) <= VISITS_NS {
                 cache.grow_sheaves(served, P::cpu_count(), &node.barn);
             }
+        }
+    }
+
+    /// Counts a turn of objects that go to and fro on one CPU, and lets short sheaves grow until they hold the swing.
+    pub(crate) fn note_turn(&self, cache: &Cache) {
+        let (target, quiet) = (cache.sheaf_capacity(), cache.sizing.max.load(Relaxed));
+        let limit = quiet.min(TURN_SLOTS);
+        if target >= limit || cache.sparse.is_on() {
+            return;
+        }
+        let visits = &cache.visits;
+        P::touch(
+            Line::Heap,
+            core::ptr::from_ref(visits).cast(),
+            Access::Write,
+        );
+        let turns = visits.turns.load(Relaxed) + 1;
+        visits.turns.store(turns % VISITS, Relaxed);
+        if turns == 1 {
+            visits.turns_since.store(P::now(), Relaxed);
+        } else if turns >= VISITS
+            && P::now().saturating_sub(visits.turns_since.load(Relaxed)) <= VISITS_NS
+        {
+            cache
+                .sizing
+                .target
+                .store(capacity_for(target + 1).min(limit), Relaxed);
         }
     }
 

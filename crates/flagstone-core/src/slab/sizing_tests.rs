@@ -2,7 +2,7 @@
 
 use super::slabs_for_tests::{TestSlabs, built, built_with, cache_of, cpus};
 use crate::base::{CacheId, CpuId, NodeId};
-use crate::platform::testing::{Setup, World};
+use crate::platform::testing::{Setup, World, slow_visits};
 use crate::policy::Policy;
 use crate::verify;
 use core::ptr::NonNull;
@@ -59,6 +59,57 @@ fn sheaves_stay_small_while_fewer_objects_live_than_they_would_hold() {
     pass_over(&slabs, &world, id, 8, 2000);
     let capacity = slabs.cache(id).sheaf_capacity();
     assert!(capacity <= 8, "{capacity}");
+}
+
+/// Takes `step` objects and gives them back, `rounds` times, from a state in which one sheaf's worth is at hand; answers the
+/// slow-path visits.
+fn swing(slabs: &TestSlabs, id: CacheId, step: usize, rounds: usize) -> u64 {
+    let before = slow_visits();
+    for _ in 0..rounds {
+        let objects = take(slabs, id, step);
+        give(slabs, id, objects);
+    }
+    slow_visits() - before
+}
+
+#[test]
+fn a_swing_about_the_end_of_a_sheaf_does_not_come_back_at_every_turn() {
+    let (_world, slabs) = built("flagstone", cpus(1));
+    let id = cache_of(&slabs, 64);
+    let capacity = slabs.cache(id).sheaf_capacity() as usize;
+    // Wherever the swing begins, its turns come to the slow path a few times at most.
+    for at_hand in 0..=2 * capacity {
+        let out = take(&slabs, id, 2 * capacity);
+        give(&slabs, id, out);
+        let held = take(&slabs, id, at_hand);
+        let visits = swing(&slabs, id, 5, 100);
+        assert!(visits <= 4, "{at_hand} taken first: {visits} visits");
+        give(&slabs, id, held);
+    }
+    verify::check_slabs(&slabs).expect("whole");
+}
+
+#[test]
+fn short_sheaves_grow_until_they_hold_the_swing_and_no_further() {
+    let (_world, slabs) = built("flagstone", cpus(1));
+    let id = cache_of(&slabs, 4096);
+    let _live = take(&slabs, id, 30);
+    swing(&slabs, id, 6, 1000);
+    let capacity = slabs.cache(id).sheaf_capacity();
+    assert!((6..=16).contains(&capacity), "{capacity}");
+    assert_eq!(swing(&slabs, id, 6, 1000), 0);
+}
+
+#[test]
+fn turns_far_apart_grow_nothing() {
+    let (world, slabs) = built("flagstone", cpus(1));
+    let id = cache_of(&slabs, 4096);
+    let first = slabs.cache(id).sheaf_capacity();
+    for _ in 0..200 {
+        world.advance(1_000_000);
+        swing(&slabs, id, 2 * first as usize, 1);
+    }
+    assert_eq!(slabs.cache(id).sheaf_capacity(), first);
 }
 
 #[test]

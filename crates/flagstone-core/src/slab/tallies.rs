@@ -36,6 +36,9 @@ pub(crate) struct Visits {
     /// Slow-path visits since sheaves last grew, and when the first of them was.
     pub misses: AtomicU32,
     pub since: AtomicU64,
+    /// Turns between freeing and allocating since sheaves last grew for them, and when the first of them was.
+    pub turns: AtomicU32,
+    pub turns_since: AtomicU64,
     /// A bit for each CPU that came by, modulo 64, since the last shrink.
     pub seen: AtomicU64,
     /// The same for each CPU that made a sheaf.
