@@ -53,6 +53,22 @@ unsafe impl<E: 'static> Platform for LinuxWith<E> {
         memory::page_size()
     }
 
+    #[inline(always)]
+    fn fetch_ahead(address: *const u8) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a prefetch accesses nothing, never faults, and is part of every x86-64.
+        unsafe {
+            core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(address.cast());
+        }
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: the same of this instruction.
+        unsafe {
+            core::arch::asm!("prfm pldl1keep, [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
+        }
+        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+        let _ = address;
+    }
+
     fn reserve(bytes: usize, align: usize) -> Option<NonNull<u8>> {
         let start = memory::reserve(bytes, align)?;
         cap::reserved(bytes);
@@ -253,5 +269,18 @@ unsafe impl<E: 'static> Platform for LinuxWith<E> {
 
     fn warn(line: &str) {
         report::warn(line);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flagstone_core::platform::SheavesOnly;
+
+    #[test]
+    fn a_line_may_be_fetched_ahead_wherever_it_is() {
+        for address in [0, 1, 4095, usize::MAX, usize::MAX / 2] {
+            LinuxWith::<SheavesOnly>::fetch_ahead(core::ptr::without_provenance(address));
+        }
     }
 }

@@ -370,6 +370,10 @@ pub unsafe trait Platform: Sized + 'static {
         Self::release_lock(lock);
     }
 
+    /// The line of `address`, which may be any, is wanted soon: a hint, so that its fetch need not be waited for.
+    #[inline(always)]
+    fn fetch_ahead(_address: *const u8) {}
+
     // ---- the seam that carries time -----------------------------------------------------
 
     /// The caller is about to access a line other CPUs may hold. `line` says which kind,

@@ -142,6 +142,19 @@ impl<'a, P: Platform> Links<'a, P> {
         Self::sealed(self.secret, self.object(index).as_ptr() as u64)
     }
 
+    /// Begins to fetch the lines of the links, where they lie inside the objects.
+    #[inline(never)]
+    pub fn fetch_ahead(&self) {
+        /// Bytes of a line; where lines are longer some are asked for twice.
+        const LINE: usize = 64;
+        if self.geometry.link_place() == LinkPlace::Inside {
+            let step = (LINE / self.geometry.size()).max(1);
+            for index in (0..self.geometry.objects()).step_by(step) {
+                P::fetch_ahead(core::ptr::from_ref(self.inside(index)).cast());
+            }
+        }
+    }
+
     /// Marks `index` as free with `next` behind it. Ends the program if it is free already.
     #[inline]
     pub fn free(&self, index: u32, next: u32) {

@@ -6,6 +6,7 @@
 
 use super::cache::Cache;
 use super::engine::Engines;
+use super::geometry::LinkPlace;
 use super::sheaf::OwnSheaf;
 use super::slab::{Chain, Slab};
 use super::slabs::Slabs;
@@ -38,7 +39,7 @@ impl<P: Engines> Slabs<P> {
         while sheaf.len() > keep {
             if sheaf.len() <= warm {
                 let until = sheaf.len().saturating_sub(LOOK_AHEAD).max(keep);
-                self.warm_descriptors(sheaf, until);
+                self.warm(cache, sheaf, until);
                 warm = until;
             }
             let Some(object) = sheaf.take() else { return };
@@ -69,10 +70,16 @@ impl<P: Engines> Slabs<P> {
         }
     }
 
-    /// Reads the descriptors of the objects from `until` on, without one load waiting for the other.
-    fn warm_descriptors(&self, sheaf: &OwnSheaf, until: u32) {
+    /// Fetches the links of the objects from `until` on, and reads their descriptors, without one load waiting for the other.
+    fn warm(&self, cache: &Cache, sheaf: &OwnSheaf, until: u32) {
+        let geometry = cache.geometry();
+        let inside = geometry.link_place() == LinkPlace::Inside;
         let read = |at: u32| {
-            let pfn = self.pages().pfn_of(sheaf.get(at)?.as_ptr())?;
+            let object = sheaf.get(at)?.as_ptr();
+            if inside {
+                P::fetch_ahead(object.wrapping_add(geometry.link_offset()));
+            }
+            let pfn = self.pages().pfn_of(object)?;
             Some(self.pages().descriptor(pfn).state.load(Relaxed))
         };
         let all = (until..sheaf.len()).filter_map(read);
