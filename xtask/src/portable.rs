@@ -11,6 +11,8 @@ use crate::programs::{Outcome, PROGRAMS, Program, Surface};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
+/// The name that programs linked with the library ask for.
+const SONAME: &str = "libflagstone.so.0";
 const AARCH64: &str = "aarch64-unknown-linux-gnu";
 const LINKER: &str = "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER";
 const RUNNER: &str = "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER";
@@ -93,12 +95,16 @@ impl Place<'_> {
         });
         command.args(program.flags).arg(&source).arg("-o").arg(&out);
         if with.links_library && program.surface == Surface::Glibc {
-            let folder = with.library.parent().expect("a file lies in a folder");
+            let named = with.scratch.join(SONAME);
+            if std::fs::symlink_metadata(&named).is_err() {
+                std::os::unix::fs::symlink(with.library, &named)
+                    .map_err(|error| format!("{}: {error}", named.display()))?;
+            }
             // What musl's headers do not declare would return an int.
             command.arg("-Dpvalloc=valloc");
             command.arg(with.library).arg(format!(
                 "-Wl,--allow-shlib-undefined,-rpath,{}",
-                folder.display()
+                with.scratch.display()
             ));
         }
         quiet(command.arg("-ldl"))?;
