@@ -4,9 +4,16 @@
 #include <pthread.h>
 #include <unistd.h>
 
+static pthread_barrier_t freed;
+
 static void *again(void *object) {
     free(hidden(object));
     return NULL;
+}
+
+static void *again_later(void *object) {
+    pthread_barrier_wait(&freed);
+    return again(object);
 }
 
 static void say(const char *what) {
@@ -28,12 +35,19 @@ int main(int count, char **arguments) {
         return 2;
     for (int at = 0; at < apart; at++)
         between[at] = malloc(size);
+    /* The thread is there before the frees: what it needs must not get the block's memory, as a
+       block of another size would be a live one. */
+    pthread_t thread;
+    int other = *arguments[3] == '1';
+    if (other) {
+        pthread_barrier_init(&freed, NULL, 2);
+        pthread_create(&thread, NULL, again_later, object);
+    }
     free(hidden(object));
     for (int at = 0; at < apart; at++)
         free(hidden(between[at]));
-    if (*arguments[3] == '1') {
-        pthread_t thread;
-        pthread_create(&thread, NULL, again, object);
+    if (other) {
+        pthread_barrier_wait(&freed);
         pthread_join(thread, NULL);
     } else {
         again(object);

@@ -156,8 +156,8 @@ fn without_restartable_sequences_too() {
         return other_library();
     }
     let program = compile(env!("CARGO_TARGET_TMPDIR"), "misuse/double_free_matrix.c");
-    for size in ["16", "256", "4096"] {
-        for apart in ["1", "100", "10000"] {
+    for size in ["16", "64", "256", "1000", "4096", "20000"] {
+        for apart in ["1", "10", "100", "1000", "10000"] {
             let mut command = preloaded(&program);
             command.env("GLIBC_TUNABLES", "glibc.pthread.rseq=0");
             let finished = finish(command.args([size, apart, "1", "20"]), LIMIT);
