@@ -7,8 +7,8 @@
 //!
 //! The fast path is one slot step of the platform (`pop`, `push`). Here every step moves whole
 //! sheaves by value: an `exchange` hands us what was in the slot, we own it, and we give it to a
-//! slot, a barn, or back to memory. A thread may change its CPU between any two lines; then the
-//! sheaf lands on the other CPU, which is as good.
+//! slot, a barn, or back to memory; only a turn (ADR 0050) copies objects. A thread may change its
+//! CPU between any two lines; then the sheaf lands on the other CPU, which is as good.
 //!
 //! Locking: the barn's lock inside `barn.rs`, list locks inside `refill` and `flush`.
 
