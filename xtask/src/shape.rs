@@ -29,7 +29,9 @@ const LAB: [&str; 4] = [
 const LINES_MAX: usize = 17_467;
 const LINES_GOAL: usize = 11_000;
 
-/// Of the lab: two thirds of what simulator, calibration and reproduce had in November 2026 (18,065).
+/// Of the lab.
+const LAB_MAX: usize = 25_300;
+/// Two thirds of what simulator, calibration and reproduce had in November 2026 (18,065).
 const LAB_GOAL: usize = 12_043;
 
 /// Modules in circles, for each folder that has some: none.
@@ -56,7 +58,7 @@ pub fn report(tree: &Tree) -> String {
     let lab = lines.lab;
     let _ = writeln!(
         out,
-        "{lab:>7}  simulator and lab, without their tests; goal {LAB_GOAL}"
+        "{lab:>7}  simulator and lab, without their tests; limit {LAB_MAX}, goal {LAB_GOAL}"
     );
     for (folder, circles) in circles(tree) {
         for circle in circles {
@@ -86,12 +88,18 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
             what,
         });
     };
-    let lines = Lines::of(tree).core();
-    if lines > LINES_MAX {
-        find(
-            CORE,
-            format!("{lines} lines, above {LINES_MAX} (xtask/src/shape.rs)"),
-        );
+    let lines = Lines::of(tree);
+    let counted = [
+        (CORE, lines.core(), LINES_MAX),
+        (LAB[0], lines.lab, LAB_MAX),
+    ];
+    for (path, lines, max) in counted {
+        if lines > max {
+            find(
+                path,
+                format!("{lines} lines, above {max} (xtask/src/shape.rs)"),
+            );
+        }
     }
     for (folder, circles) in circles(tree) {
         let found = circles.iter().map(Vec::len).sum::<usize>();

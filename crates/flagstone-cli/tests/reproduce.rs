@@ -103,7 +103,8 @@ fn no_row_is_worse_than_kept_and_every_cell_is_in_json_html_and_markdown_and_the
 #[test]
 fn an_interrupted_call_says_so_in_one_line_and_what_was_finished_is_kept() {
     let folder = tempfile::tempdir().unwrap();
-    let answers = folder.path().join("flagstone/reproduce");
+    let version = flagstone_sim::MODEL_VERSION.to_string();
+    let answers = folder.path().join("flagstone/sim").join(version);
     let kept =
         || std::fs::read_dir(&answers).map_or(0, |all| all.flatten().filter(is_answer).count());
     let report = folder.path().join("r.json");

@@ -238,9 +238,8 @@ fn judge(fit: &Fit, setting: &[f64], runs: &[Record], published: &[f64]) -> Resu
     {
         let mut sum = 0.0;
         for run in runs {
-            let figures = serde_json::to_value(run).expect("plain data");
-            let found = figures.get(&row.figure).and_then(serde_json::Value::as_f64);
-            sum += found
+            sum += run
+                .figure(&row.figure)
                 .ok_or_else(|| format!("fit `{}`: records have no `{}`", fit.name, row.figure))?;
         }
         let got = sum / runs.len() as f64;

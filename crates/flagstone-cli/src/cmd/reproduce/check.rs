@@ -160,7 +160,7 @@ fn change(sheet: &Sheet, cell: &Cell, kept: &KeptRow) -> Change {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cmd::reproduce::document;
+    use crate::cmd::reproduce::json;
     use crate::cmd::reproduce::runner::Cost;
     use crate::cmd::reproduce::sheet::{Accuracy, Fill, Method, Target, Versus};
 
@@ -192,7 +192,7 @@ mod tests {
     }
 
     fn compared(before: &Sheet, now: &Sheet) -> Compared {
-        let text = document::json(before, true, Cost::default());
+        let text = json::json(before, true, Cost::default());
         serde_json::from_str::<Kept>(&text).unwrap().compare(now)
     }
 
@@ -243,7 +243,7 @@ mod tests {
     fn a_document_of_another_kind_of_run_is_refused_with_what_to_do() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("kept.json");
-        let text = document::json(&sheet([1.0; 3], true), true, Cost::default());
+        let text = json::json(&sheet([1.0; 3], true), true, Cost::default());
         std::fs::write(&file, text).unwrap();
         let refused = |quick, seed| Kept::read(&file, quick, seed).err().unwrap_or_default();
         assert_eq!(refused(true, 1), "");

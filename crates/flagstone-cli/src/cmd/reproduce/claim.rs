@@ -17,39 +17,15 @@
 //! a unit of work did the same work: its score is no claim, nor are counters of time, which move with
 //! it. One row is so, SCTP's patch 1 (score, free_high and alloc_zone 99.4, shares equal).
 //!
-//! 0.464 is the standard deviation of the greatest of fifty normal figures of deviation 1.
+//! These errors stand in the documents' files, by cell. 0.464 is the standard deviation of the greatest of fifty
+//! normal figures of deviation 1.
 
-use super::ask::Stat;
+use super::documents::{self, Claims};
+use super::interpreter::from_published;
 use super::sheet::{Cell, Sheet, Versus};
 
 /// Standard errors that a difference must reach to be a claim.
 pub(super) const LEAST: f64 = 2.0;
-
-/// Runs of each allocator in S4.
-const RUNS: f64 = 50.0;
-
-/// Deviation of the extreme of [`RUNS`] normal figures: quadrature of its density.
-const EXTREME: f64 = 0.464;
-
-/// CPUs of S1 that free, and are one another's repetitions.
-const FREEING: u32 = 7;
-
-/// Figures of S0 printed with a deviation: row, column, and that in percent.
-const PRINTED: [([&str; 3], f64); 3] = [
-    (["mmap1 50% perf-profile", "get_any_partial", "base"], 2.0),
-    (
-        ["mmap1 50% perf-profile", "get_any_partial", "patched"],
-        4.0,
-    ),
-    (
-        [
-            "hackbench perf-profile",
-            "native_queued_spin_lock_slowpath",
-            "base",
-        ],
-        3.0,
-    ),
-];
 
 /// Percent that counters for a unit of work may differ by because both they and the score are printed
 /// with one decimal.
@@ -82,7 +58,8 @@ pub(super) fn none(sheet: &Sheet, cell: &Cell) -> Option<String> {
 fn same_work(sheet: &Sheet, cell: &Cell) -> bool {
     let known = &cell.published;
     let by_time = ["score", "free_high", "alloc_zone"];
-    if !super::s3::is_by_time(&known.table) || !by_time.contains(&known.column.as_str()) {
+    let claims = documents::of(known).and_then(|(_, table, _)| table.claims);
+    if claims != Some(Claims::NotOfTheSameWork) || !by_time.contains(&known.column.as_str()) {
         return false;
     }
     let of = |row: &str, column: &str| {
@@ -101,43 +78,14 @@ fn same_work(sheet: &Sheet, cell: &Cell) -> bool {
 
 /// The standard error of a published figure, where its document lets one tell.
 fn error(sheet: &Sheet, cell: &Cell) -> Option<f64> {
-    let known = &cell.published;
-    match known.seed.as_str() {
-        "S0" => {
-            let at = [&known.table, &known.row, &known.column].map(String::as_str);
-            let printed = PRINTED.iter().find(|(cell, _)| *cell == at);
-            printed.map(|(_, percent)| known.value * percent / 100.0)
-        }
-        "S1" => {
-            let freeing: Option<Vec<f64>> = (1..=FREEING)
-                .map(|n| {
-                    let found = sheet.cell(&known.table, &known.row, &format!("cpu {n}"), 0);
-                    found.map(|cell| cell.published.value)
-                })
-                .collect();
-            let sd = Stat::of(&freeing?).sd?;
-            match known.column.as_str() {
-                "cpu 0" => None,
-                "average" => Some(sd * f64::from(FREEING).sqrt() / f64::from(FREEING + 1)),
-                _ => Some(sd),
-            }
-        }
-        "S4" => {
-            let sd = sheet.cell(&known.table, &known.row, "sd", known.nth)?;
-            let sd = sd.published.value;
-            Some(match known.column.as_str() {
-                "avg" => sd / RUNS.sqrt(),
-                "sd" => sd / (2.0 * (RUNS - 1.0)).sqrt(),
-                _ => sd * EXTREME,
-            })
-        }
-        _ => None,
-    }
+    let of = documents::of(&cell.published)?;
+    from_published(sheet, of, of.2.error.as_ref()?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cmd::reproduce::ask::Stat;
     use crate::cmd::reproduce::sheet::{Fill, Method};
 
     fn judged(at: [&str; 3], nth: usize, versus: [&str; 3]) -> Option<String> {
@@ -232,14 +180,6 @@ mod tests {
         let found: Vec<f64> = (0..4000).map(|_| greatest()).collect();
         let sd = Stat::of(&found).sd.unwrap();
         // Sums of twelve uniforms have somewhat shorter tails than normal figures.
-        assert!((sd - EXTREME).abs() < 0.05, "{sd}");
-    }
-
-    #[test]
-    fn figures_printed_with_a_deviation_are_cells_that_exist() {
-        let sheet = Sheet::new(&["S0"]);
-        for ([table, row, column], _) in PRINTED {
-            assert!(sheet.cell(table, row, column, 0).is_some());
-        }
+        assert!((sd - 0.464).abs() < 0.05, "{sd}");
     }
 }

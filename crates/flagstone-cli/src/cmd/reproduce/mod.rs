@@ -2,29 +2,26 @@
 //! same place.
 //!
 //! ```text
-//!   published ─► Sheet ◄─ fill ── s0 .. s4 ◄── Runs ◄── runner (cache, threads) ◄── asks ── s0 .. s4
-//!                  └─► view · document (JSON) · results (Markdown) · html
+//!   documents ─► interpreter ─► asks ─► runner (the lab's cache, threads) ─► Runs
+//!   published ─► Sheet ◄─ fill ── interpreter ◄──────────────────────────────┘
+//!                  └─► view · json · results (Markdown) · html
 //! ```
 //!
-//! Parameters are fitted on base rows only, frozen in the families' files and listed with the
-//! number of values tried. A cell that is far off stays, with its error.
+//! The five documents are data (ADR 0048). Parameters are fitted on base rows only, frozen in the
+//! documents' files and listed with the number of values tried. A cell that is far off stays, with its error.
 
 mod ask;
 mod check;
 mod claim;
-mod document;
+mod documents;
 mod html;
+mod interpreter;
+mod json;
 mod measured;
-mod pareto;
 pub(super) mod published;
 mod reasons;
 mod results;
 mod runner;
-mod s0;
-mod s1;
-mod s2;
-mod s3;
-mod s4;
 mod score;
 mod sheet;
 mod view;
@@ -33,6 +30,8 @@ mod without;
 use crate::exit::{Failure, Outcome};
 use crate::outfile;
 use ask::{Ask, Effort, Runs};
+use flagstone_lab::Cache;
+use runner::Making;
 use sheet::Sheet;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -131,23 +130,23 @@ pub fn run(args: &Args) -> Outcome {
     } else {
         "flagstone: reproduce: interrupted; finished runs are in the cache, the next call goes on from there\n"
     });
-    let cache = (!args.no_cache).then(runner::cache_folder).flatten();
+    let making = Making {
+        cache: (!args.no_cache).then(Cache::of_user).flatten(),
+        first_seed: args.seed,
+        without: None,
+    };
     if let Some(file) = &args.leave_one_out {
         outfile::writable("reproduce", file)?;
         let asked = without::asked(&args.mechanism)
             .map_err(|line| Failure::Usage(format!("reproduce: {line}")))?;
-        let table = without::table(&asked, &seeds, effort, args.seed, cache.as_deref());
+        let table = without::table(&asked, &seeds, effort, &making);
         let document = std::fs::read_to_string(file).unwrap_or_default();
         outfile::write("reproduce", file, &without::placed(&document, &table))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let asks = seeds.iter().flat_map(|seed| asks(seed, effort)).collect();
-    let (runs, cost) = runner::run_until_precise(asks, args.seed, cache.as_deref());
-    let mut sheet = Sheet::new(&seeds);
+    let (runs, cost) = runner::run_until_precise(asks(&seeds, effort), &making);
+    let mut sheet = filled(&seeds, &runs, effort);
     sheet.first_seed = args.seed;
-    for seed in &seeds {
-        fill(seed, &mut sheet, &runs, effort);
-    }
     sheet.measured = match effort {
         Effort::Quick => Err(measured::QUICK.into()),
         Effort::Full => measured::rows(&seeds),
@@ -157,7 +156,7 @@ pub fn run(args: &Args) -> Outcome {
         .as_ref()
         .is_some_and(|file| file.as_os_str() == "-");
     if let Some(file) = &args.json {
-        let text = document::json(&sheet, args.quick, cost);
+        let text = json::json(&sheet, args.quick, cost);
         if to_stdout {
             println!("{text}");
         } else {
@@ -217,36 +216,21 @@ fn seeds(words: &[String]) -> Result<Vec<&'static str>, String> {
     Ok(SEEDS.into_iter().filter(asked).collect())
 }
 
-fn asks(seed: &str, effort: Effort) -> Vec<Ask> {
-    let mut asks = asks_of_cells(seed, effort);
-    if seed == "S0" {
-        asks.extend(pareto::asks(effort));
-    }
-    asks
+/// Runs to make for these documents.
+fn asks(seeds: &[&str], effort: Effort) -> Vec<Ask> {
+    let documents = seeds.iter().filter_map(|seed| documents::named(seed));
+    documents
+        .flat_map(|document| interpreter::asks(document, effort))
+        .collect()
 }
 
-/// Those of a document's tables, without pictures beside them.
-fn asks_of_cells(seed: &str, effort: Effort) -> Vec<Ask> {
-    match seed {
-        "S0" => s0::asks(effort),
-        "S1" => s1::asks(effort),
-        "S2" => s2::asks(effort),
-        "S3" => s3::asks(effort),
-        _ => s4::asks(effort),
+/// The sheet of these documents with what runs said.
+fn filled(seeds: &[&str], runs: &Runs, effort: Effort) -> Sheet {
+    let mut sheet = Sheet::new(seeds);
+    for document in seeds.iter().filter_map(|seed| documents::named(seed)) {
+        interpreter::fill(document, &mut sheet, runs, effort);
     }
-}
-
-fn fill(seed: &str, sheet: &mut Sheet, runs: &Runs, effort: Effort) {
-    match seed {
-        "S0" => {
-            s0::fill(sheet, runs, effort);
-            pareto::fill(sheet, runs, effort);
-        }
-        "S1" => s1::fill(sheet, runs),
-        "S2" => s2::fill(sheet, runs, effort),
-        "S3" => s3::fill(sheet, runs, effort),
-        _ => s4::fill(sheet, runs, effort),
-    }
+    sheet
 }
 
 #[cfg(test)]
@@ -256,11 +240,7 @@ mod tests {
 
     /// Everything that needs no simulation.
     fn computed() -> Sheet {
-        let mut sheet = Sheet::new(&SEEDS);
-        for seed in SEEDS {
-            fill(seed, &mut sheet, &Runs::default(), Effort::Quick);
-        }
-        sheet
+        filled(&SEEDS, &Runs::default(), Effort::Quick)
     }
 
     #[test]
@@ -309,11 +289,9 @@ mod tests {
 
     #[test]
     fn everything_a_quick_run_asks_for_can_be_asked() {
-        for seed in SEEDS {
-            for effort in [Effort::Quick, Effort::Full] {
-                for ask in asks(seed, effort) {
-                    assert!(ask.key().is_ok(), "{ask:?}");
-                }
+        for effort in [Effort::Quick, Effort::Full] {
+            for ask in asks(&SEEDS, effort) {
+                assert!(ask.spec(1, None).is_ok(), "{ask:?}");
             }
         }
     }

@@ -1,6 +1,7 @@
 //! `docs/results.md`: the sheet as a document that is kept with the code.
 
 use super::FIRST_SEED;
+use super::documents;
 use super::measured;
 use super::published::Published;
 use super::reasons;
@@ -10,30 +11,6 @@ use crate::source::machine::processor;
 use core::fmt::Write;
 use std::path::Path;
 use std::process::Command;
-
-/// Each document: its name and where it was published.
-const DOCUMENTS: [(&str, &str); 5] = [
-    (
-        "S0",
-        "Feng Tang, \"mm/slub: increase the maximum slab order to 4 for big systems\", 5 September 2023",
-    ),
-    (
-        "S1",
-        "Christoph Lameter, answer on the SLUB regression, 21 December 2007",
-    ),
-    (
-        "S2",
-        "Jay Patel, \"mm/slub: Reducing slub memory wastage\", 12 June 2023",
-    ),
-    (
-        "S3",
-        "Huang Ying, \"mm: PCP high auto-tuning\" (V3), 16 October 2023",
-    ),
-    (
-        "S4",
-        "Pekka J Enberg, \"SLUB: dynamic per-cache MIN_PARTIAL\", 4 August 2008",
-    ),
-];
 
 /// The document; `beside` is where it will lie.
 pub(super) fn markdown(sheet: &Sheet, quick: bool, beside: &Path) -> String {
@@ -69,7 +46,8 @@ pub(super) fn markdown(sheet: &Sheet, quick: bool, beside: &Path) -> String {
          than two standard errors claims nothing and is not counted. The same rule judges the flagstone \
          policy's targets over seeds: less than two standard errors is \"not told\".\n",
     );
-    for (seed, source) in DOCUMENTS {
+    for document in documents::all() {
+        let (seed, source) = (document.seed.as_str(), &document.source);
         let cells: Vec<&Cell> = sheet
             .cells
             .iter()

@@ -15,76 +15,24 @@
 //! ```
 //!
 //! A cell counts if nothing was fitted to it, if doing nothing has an answer (a base's own figures have
-//! none), and if no other cell says the same: of cells that are one figure in several forms one counts.
+//! none), and if no other cell says the same: of cells that are one figure in several forms one counts. Both
+//! stand in the documents' files (`nothing`, `same_as`).
 
+use super::documents;
+use super::interpreter::from_published;
 use super::published::Published;
 use super::sheet::{Cell, Sheet};
 use serde::Serialize;
 
-/// The row of S2's hackbench that both we and the straight line are given.
-const GIVEN_GROUPS: u32 = 48;
-
 /// What doing nothing says in a cell's place, by published figures alone; `None` where it has no answer.
 pub(super) fn nothing(sheet: &Sheet, known: &Published) -> Option<f64> {
-    let (table, row, column) = (
-        known.table.as_str(),
-        known.row.as_str(),
-        known.column.as_str(),
-    );
-    let of = |table: &str, row: &str, column: &str, nth: usize| {
-        let found = sheet.cell(table, row, column, nth);
-        found.map(|cell| cell.published.value)
-    };
-    match known.seed.as_str() {
-        "S1" if table == "1 alloc N free SLUB" => of("1 alloc N free SLAB", row, column, 0),
-        "S1" => (row != "8 B")
-            .then(|| of(table, "8 B", column, 0))
-            .flatten(),
-        "S2" if table.starts_with("hackbench") => {
-            let groups: f64 = row.split(' ').next()?.parse().ok()?;
-            let given = of(table, &format!("{GIVEN_GROUPS} groups"), "base", 0)?;
-            Some(given / f64::from(GIVEN_GROUPS) * groups)
-        }
-        "S3" if table == "memory overhead" => Some(0.0),
-        "S3" => (row != "base")
-            .then(|| of(table, "base", column, 0))
-            .flatten(),
-        "S4" if row == "SLUB" => None,
-        "S4" => of(
-            table,
-            "SLUB",
-            if column == "sd" { "sd" } else { "avg" },
-            known.nth,
-        ),
-        _ => match column.strip_prefix("patched") {
-            Some(rest) => of(table, row, &format!("base{rest}"), 0),
-            None => ["gain", "change"].contains(&column).then_some(0.0),
-        },
-    }
+    let of = documents::of(known)?;
+    from_published(sheet, of, of.2.nothing.as_ref()?)
 }
 
 /// Why a cell does not count by itself: another one says the same. `None` if it counts.
 pub(super) fn same_as(known: &Published) -> Option<&'static str> {
-    let (table, column) = (known.table.as_str(), known.column.as_str());
-    match known.seed.as_str() {
-        "S0" if column == "patched" && !table.ends_with("perf-profile") => {
-            Some("the gain in other units")
-        }
-        "S1" if column == "average" => Some("the mean of the row"),
-        "S1" if !["cpu 0", "cpu 1"].contains(&column) => Some("CPU 1 does the same"),
-        "S2" if table.starts_with("hackbench") => {
-            let all_cpus_busy = known.row != "1 groups" || table.contains("16 CPUs");
-            (all_cpus_busy && known.row != format!("{GIVEN_GROUPS} groups"))
-                .then_some("the speed of 48 groups times the groups")
-        }
-        "S2" if table == "example mm_struct" && column.ends_with("waste") => {
-            Some("the order in other units")
-        }
-        "S2" if column == "patched" => Some("the change in other units"),
-        "S4" if known.nth > 0 => Some("the next table, under a shifted heading"),
-        "S4" if table == "fio netio user time" => Some("computed from system time"),
-        _ => None,
-    }
+    documents::of(known)?.2.same_as.as_deref()
 }
 
 /// A cell that counts: ours and doing nothing by the same tolerance.

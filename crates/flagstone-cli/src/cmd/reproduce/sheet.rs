@@ -350,16 +350,6 @@ impl Sheet {
         }
     }
 
-    /// The published figure of a cell.
-    ///
-    /// # Panics
-    /// If no document has such a cell: the caller's names are constants.
-    pub(super) fn published(&self, table: &str, row: &str, column: &str) -> f64 {
-        let found = self.find(table, row, column, 0);
-        let found = found.unwrap_or_else(|| panic!("no published cell {table}/{row}/{column}"));
-        self.cells[found].published.value
-    }
-
     /// The cell of a key, the `nth` of equal ones.
     pub(super) fn cell(&self, table: &str, row: &str, column: &str, nth: usize) -> Option<&Cell> {
         self.find(table, row, column, nth)

@@ -4,13 +4,14 @@
 //! are the runs with it; nothing is fitted anew, so that a base may leave its place too.
 
 use super::ask::{Ask, Effort};
+use super::runner::{self, Making};
 use super::score::Score;
 use super::sheet::Sheet;
-use super::{fill, runner};
+use super::{documents, interpreter};
+use flagstone_lab::names;
 use flagstone_sim::Machine;
 use flagstone_sim::machine::Queueing;
 use std::fmt::Write;
-use std::path::Path;
 
 /// A mechanism that can be left out.
 #[derive(Clone, Copy, Debug)]
@@ -135,11 +136,6 @@ impl Mechanism {
         (self.leave_out)(&mut without);
         (without != *machine).then_some(without)
     }
-
-    /// The mechanism called `name`.
-    pub(super) fn named(name: &str) -> Option<Self> {
-        MECHANISMS.into_iter().find(|known| known.name == name)
-    }
 }
 
 /// Where the table begins and ends in a document that has other text too.
@@ -155,7 +151,8 @@ pub(super) fn asked(words: &[String]) -> Result<Vec<Mechanism>, String> {
     }
     let known = |word: &String| {
         let names = MECHANISMS.map(|known| known.name);
-        Mechanism::named(word).ok_or_else(|| {
+        let found = MECHANISMS.into_iter().find(|known| known.name == *word);
+        found.ok_or_else(|| {
             let near = flagstone_lab::names::question(word, names);
             format!(
                 "unknown mechanism `{word}`; {near}known: {}",
@@ -171,10 +168,15 @@ pub(super) fn table(
     mechanisms: &[Mechanism],
     seeds: &[&'static str],
     effort: Effort,
-    first: u64,
-    cache: Option<&Path>,
+    making: &Making,
 ) -> String {
-    let sheet = |without| sheet(seeds, effort, first, cache, without);
+    let sheet = |without| {
+        let making = Making {
+            without,
+            ..making.clone()
+        };
+        sheet(seeds, effort, &making)
+    };
     let all = sheet(None);
     let asks = asks(seeds, effort);
     let of = |seed: &&'static str| format!("{} ({seed})", Score::of(&all, Some(seed)).cells);
@@ -199,52 +201,28 @@ pub(super) fn table(
     );
     for mechanism in mechanisms {
         let machine = |ask: &Ask| {
-            ask.machine()
-                .ok()
-                .and_then(|known| mechanism.taken_from(&known))
+            let known = names::machine(ask.machine).ok()?;
+            mechanism.taken_from(&known)
         };
         if !asks.iter().any(|ask| machine(ask).is_some()) {
             continue;
         }
         let words = [mechanism.name, mechanism.without];
-        line(&mut text, seeds, words, &sheet(Some(mechanism.name)), &all);
+        line(&mut text, seeds, words, &sheet(Some(*mechanism)), &all);
     }
     text
 }
 
-/// Runs behind published cells; machines of 1024 CPUs have none.
+/// Runs behind published cells, on machines with a profile of their own.
 fn asks(seeds: &[&str], effort: Effort) -> Vec<Ask> {
-    let of = |seed: &&str| super::asks_of_cells(seed, effort);
-    let asks = seeds.iter().flat_map(of);
+    let documents = seeds.iter().filter_map(|seed| documents::named(seed));
+    let asks = documents.flat_map(|document| interpreter::asks_of_cells(document, effort));
     asks.filter(|ask| !ask.machine.contains('@')).collect()
 }
 
-fn sheet(
-    seeds: &[&'static str],
-    effort: Effort,
-    first: u64,
-    cache: Option<&Path>,
-    without: Option<&'static str>,
-) -> Sheet {
-    let of = |ask: Ask| Ask { without, ..ask };
-    let asks = asks(seeds, effort).into_iter().map(of).collect();
-    let (runs, _) = runner::run_until_precise(asks, first, cache);
-    // Families look their runs up by the asks they made.
-    let runs = runs.0.into_iter().map(|(ask, found)| {
-        (
-            Ask {
-                without: None,
-                ..ask
-            },
-            found,
-        )
-    });
-    let runs = super::Runs(runs.collect());
-    let mut sheet = Sheet::new(seeds);
-    for seed in seeds {
-        fill(seed, &mut sheet, &runs, effort);
-    }
-    sheet
+fn sheet(seeds: &[&'static str], effort: Effort, making: &Making) -> Sheet {
+    let (runs, _) = runner::run_until_precise(asks(seeds, effort), making);
+    super::filled(seeds, &runs, effort)
 }
 
 fn line(text: &mut String, seeds: &[&str], words: [&str; 2], sheet: &Sheet, all: &Sheet) {
@@ -276,7 +254,8 @@ pub(super) fn placed(document: &str, table: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cmd::reproduce::{Runs, SEEDS};
+    use crate::cmd::reproduce::{Runs, SEEDS, filled};
+    use flagstone_lab::Cache;
     use std::collections::HashSet;
 
     #[test]
@@ -285,7 +264,7 @@ mod tests {
         assert_eq!(names.len(), MECHANISMS.len());
         let machines: Vec<Machine> = asks(&SEEDS, Effort::Quick)
             .iter()
-            .map(|ask| ask.machine().unwrap())
+            .map(|ask| names::machine(ask.machine).unwrap())
             .collect();
         for known in MECHANISMS {
             assert!(
@@ -303,17 +282,11 @@ mod tests {
 
     #[test]
     fn a_run_without_a_mechanism_is_another_run_only_where_the_machine_has_it() {
-        let ask = asks(&SEEDS, Effort::Quick).remove(0).under("flagstone");
-        let without = |name| Ask {
-            without: Some(name),
-            ..ask.clone()
-        };
-        assert_ne!(without("handoff").key().unwrap(), ask.key().unwrap());
-        assert_eq!(
-            without("watched").key().unwrap(),
-            ask.key().unwrap(),
-            "a machine of 2023"
-        );
+        let ask = asks(&SEEDS, Effort::Quick).remove(0);
+        let digest = |mechanism| ask.spec(1, mechanism).unwrap().digest();
+        let without = |name: &str| digest(asked(&[name.into()]).unwrap().pop());
+        assert_ne!(without("handoff"), digest(None));
+        assert_eq!(without("watched"), digest(None), "a machine of 2023");
     }
 
     #[test]
@@ -325,10 +298,7 @@ mod tests {
             format!("before\n{}\nnew\n{}\nafter\n", MARKS[0], MARKS[1])
         );
         assert_eq!(placed("nothing", "new\n"), "new\n");
-        let mut sheet = Sheet::new(&SEEDS);
-        for seed in SEEDS {
-            fill(seed, &mut sheet, &Runs::default(), Effort::Quick);
-        }
+        let sheet = filled(&SEEDS, &Runs::default(), Effort::Quick);
         let mut text = String::new();
         line(&mut text, &SEEDS, ["x", "y"], &sheet, &Sheet::new(&SEEDS));
         assert!(text.contains("(+") && text.lines().count() == 1, "{text}");
@@ -350,7 +320,12 @@ mod tests {
     fn a_table_of_one_document_and_one_mechanism_has_their_columns_and_lines() {
         let folder = tempfile::tempdir().unwrap();
         let watched = asked(&["watched".into()]).unwrap();
-        let text = table(&watched, &["S1"], Effort::Quick, 1, Some(folder.path()));
+        let making = Making {
+            cache: Some(Cache::at(folder.path())),
+            first_seed: 1,
+            without: None,
+        };
+        let text = table(&watched, &["S1"], Effort::Quick, &making);
         let lines: Vec<&str> = text.lines().skip(2).collect();
         assert_eq!(
             lines[0],

@@ -4,6 +4,7 @@
 mod chart;
 mod charts;
 
+use super::documents::{self, Document};
 use super::measured;
 use super::reasons;
 use super::sheet::{Cell, Sheet};
@@ -11,57 +12,6 @@ use super::view;
 use crate::html::{close, close_table, escape, header_ends, open, open_table};
 use crate::source::machine;
 use core::fmt::Write;
-
-/// A document: what it is about, and its experiment.
-struct Document {
-    seed: &'static str,
-    title: &'static str,
-    /// Who, when, on what and why, in two sentences.
-    experiment: &'static str,
-    /// Where it can be read.
-    link: &'static str,
-}
-
-/// What the documents are, in their order.
-const DOCUMENTS: [Document; 5] = [
-    Document {
-        seed: "S0",
-        title: "Max slab order 4 on big systems (2023)",
-        experiment: "In September 2023 Feng Tang ran will-it-scale's mmap1 and hackbench on a server of two Sapphire Rapids \
-                     packages, 112 cores with 224 threads and 256 GB. He asked whether slabs of up to 16 pages instead of 8 take \
-                     waiting off the lock of a node's partial list.",
-        link: "https://lore.kernel.org/linux-mm/?q=s%3A%22mm%2Fslub%3A+increase+the+maximum+slab+order+to+4%22",
-    },
-    Document {
-        seed: "S1",
-        title: "One CPU allocates, seven free (2007)",
-        experiment: "In December 2007 Christoph Lameter let one of eight CPUs allocate and the other seven free, inside the kernel, \
-                     for ten object sizes. The question was why a benchmark had become slower when SLUB took SLAB's place.",
-        link: "https://lore.kernel.org/lkml/?q=f%3Aclameter+%221+alloc+N+free%22",
-    },
-    Document {
-        seed: "S2",
-        title: "The order of least waste (2023)",
-        experiment: "In June 2023 Jay Patel compared slab memory after boot and after hackbench on machines of 160 and 16 CPUs with \
-                     pages of 4 and 64 KiB. He asked how much is saved if the order that wastes least is chosen, and what that costs.",
-        link: "https://lore.kernel.org/linux-mm/20230612085535.275206-1-jaypatel@linux.ibm.com/",
-    },
-    Document {
-        seed: "S3",
-        title: "Pagesets that tune themselves (2023)",
-        experiment: "In October 2023 Huang Ying built kernels and ran netperf over SCTP and lmbench's UNIX sockets on two-socket servers of 224 \
-                     and 128 CPUs, after each step of nine patches. The question was how much waiting for zone locks goes \
-                     away if each CPU's pageset finds its own size.",
-        link: "https://lore.kernel.org/linux-mm/20231016053002.756205-1-ying.huang@intel.com/",
-    },
-    Document {
-        seed: "S4",
-        title: "min_partial by object size (2008)",
-        experiment: "In August 2008 Pekka Enberg ran fio's netio script fifty times under SLAB, SLUB and a changed SLUB on a two-way \
-                     64-bit x86 machine. He asked whether keeping more empty slabs of large objects makes SLUB as steady as SLAB.",
-        link: "https://lore.kernel.org/lkml/?q=s%3A%22SLUB%3A+dynamic+per-cache+MIN_PARTIAL%22",
-    },
-];
 
 /// The page.
 pub(super) fn page(sheet: &Sheet, quick: bool) -> String {
@@ -98,6 +48,7 @@ pub(super) fn page(sheet: &Sheet, quick: bool) -> String {
         title,
         experiment,
         link,
+        ..
     } in present(sheet)
     {
         let _ = write!(
@@ -130,9 +81,8 @@ pub(super) fn page(sheet: &Sheet, quick: bool) -> String {
 
 fn present(sheet: &Sheet) -> impl Iterator<Item = &'static Document> + '_ {
     let there = |seed: &str| sheet.cells.iter().any(|cell| cell.published.seed == seed);
-    DOCUMENTS
-        .iter()
-        .filter(move |document| there(document.seed))
+    let all = documents::all().iter();
+    all.filter(move |document| there(&document.seed))
 }
 
 fn contents(page: &mut String, sheet: &Sheet) {

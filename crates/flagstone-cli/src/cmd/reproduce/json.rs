@@ -1,6 +1,7 @@
 //! The JSON document.
 
 use super::claim;
+use super::documents;
 use super::measured::Measured;
 use super::runner::Cost;
 use super::score::{self, Score};
@@ -40,6 +41,8 @@ struct Row<'a> {
     claimed_sign_right: Option<bool>,
     no_claim: Option<String>,
     fitted: bool,
+    /// What was fitted to it, where its document says so.
+    fitted_by: Option<&'static str>,
     reason: Option<&'a str>,
     profile: Option<&'a str>,
 }
@@ -91,6 +94,7 @@ fn row<'a>(sheet: &Sheet, cell: &'a Cell) -> Row<'a> {
         claimed_sign_right: sheet.claimed_sign(cell),
         no_claim: sheet.sign(cell).and_then(|_| claim::none(sheet, cell)),
         fitted: cell.fitted,
+        fitted_by: documents::of(known).and_then(|(.., cell)| cell.fitted_by.as_deref()),
         reason: cell.reason.as_deref(),
         profile: cell.profile.as_deref(),
     }
