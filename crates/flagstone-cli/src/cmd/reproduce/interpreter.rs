@@ -106,9 +106,12 @@ impl Table {
 /// What was computed already: by run or computation, and name.
 #[derive(Default)]
 struct Memory {
-    stats: RefCell<HashMap<(Ask, String, Option<u64>), Result<Stat, String>>>,
+    stats: RefCell<HashMap<Asked, Result<Stat, String>>>,
     computed: RefCell<HashMap<(String, String), Computed>>,
 }
+
+/// A run, a figure, and the row's own number.
+type Asked = (Ask, String, Option<u64>);
 
 type Computed = Result<BTreeMap<&'static str, f64>, String>;
 
