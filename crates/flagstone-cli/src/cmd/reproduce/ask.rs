@@ -201,11 +201,6 @@ impl Stat {
             count: owner.count,
         })
     }
-
-    /// Mean and deviation, as a cell wants them.
-    pub(super) fn pair(self) -> (f64, Option<f64>) {
-        (self.mean, self.sd)
-    }
 }
 
 /// What all runs said.
