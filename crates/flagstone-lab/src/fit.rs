@@ -42,8 +42,8 @@ pub struct Fit {
     pub window: String,
     /// What is turned.
     pub dial: Vec<Dial>,
-    /// What it is held against.
-    pub row: Vec<BaseRow>,
+    /// What it is held against: published cells of the base.
+    pub cells: Vec<String>,
 }
 
 /// A price or parameter and the values it may have, in order.
@@ -56,32 +56,21 @@ pub struct Dial {
     pub values: Vec<f64>,
 }
 
-/// A published figure of the base.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// A published figure of the base, and the run behind it.
+#[derive(Clone, Debug, PartialEq)]
 pub struct BaseRow {
     /// Document, table, row and column, with ` | ` between.
     pub cell: String,
     /// Tasks of its run.
     pub tasks: u32,
     /// Bytes of an object, for workloads that have a size.
-    #[serde(default)]
     pub size: Option<usize>,
     /// The figure: a column of a record.
     pub figure: String,
-    /// Misses of so many percent of the published figure count as one.
-    #[serde(default)]
-    pub percent: Option<f64>,
-    /// Likewise in the figure's own unit.
-    #[serde(default)]
-    pub points: Option<f64>,
-}
-
-impl BaseRow {
-    fn miss(&self, got: f64, published: f64) -> f64 {
-        let unit = self.points.unwrap_or(0.0) + self.percent.unwrap_or(0.0) / 100.0 * published;
-        (got - published) / unit
-    }
+    /// What was published.
+    pub published: f64,
+    /// A miss of so much counts as one.
+    pub unit: f64,
 }
 
 /// One setting that was tried.
@@ -112,19 +101,9 @@ pub fn parse(text: &str) -> Result<Vec<Fit>, String> {
     }
     let file: File = toml::from_str(text).map_err(|error| format!("fits: {}", error.message()))?;
     for fit in &file.fit {
-        if fit.row.is_empty() || fit.dial.iter().any(|dial| dial.values.is_empty()) {
+        if fit.cells.is_empty() || fit.dial.iter().any(|dial| dial.values.is_empty()) {
             return Err(format!(
-                "fit `{}`: no rows, or a dial without values",
-                fit.name
-            ));
-        }
-        if fit
-            .row
-            .iter()
-            .any(|row| row.percent.is_some() == row.points.is_some())
-        {
-            return Err(format!(
-                "fit `{}`: a row has either percent or points",
+                "fit `{}`: no cells, or a dial without values",
                 fit.name
             ));
         }
@@ -160,21 +139,21 @@ pub fn figure(machine: &Machine, what: &str) -> Option<f64> {
 }
 
 /// Makes a fit: tries settings on `machine` and says all of them, in the order in which they were tried.
-/// `published` has a figure for every row.
+/// `rows` are what its cells stand for.
 ///
 /// # Errors
 /// One line: a run that cannot be made.
 pub fn fit(
     fit: &Fit,
     machine: &Machine,
-    published: &[f64],
+    rows: &[BaseRow],
     options: &Options,
     tick: &(dyn Fn() + Sync),
 ) -> Result<Vec<Tried>, String> {
     let settings = |settings: &[Vec<f64>]| -> Result<Vec<Tried>, String> {
         let mut specs = Vec::new();
         for setting in settings {
-            specs.extend(specs_of(fit, machine, setting)?);
+            specs.extend(specs_of(fit, rows, machine, setting)?);
         }
         let answers = sim(&specs, options, |_| tick());
         let runs: Result<Vec<Record>, String> = answers
@@ -182,11 +161,11 @@ pub fn fit(
             .map(|answer| answer.run.map(|run| run.record))
             .collect();
         let runs = runs?;
-        let of_one = runs.chunks(fit.row.len() * fit.seeds as usize);
+        let of_one = runs.chunks(rows.len() * fit.seeds as usize);
         settings
             .iter()
             .zip(of_one)
-            .map(|(setting, runs)| judge(fit, setting, runs, published))
+            .map(|(setting, runs)| judge(fit, rows, setting, runs))
             .collect()
     };
     let values: Vec<&[f64]> = fit.dial.iter().map(|dial| &dial.values[..]).collect();
@@ -197,7 +176,12 @@ pub fn fit(
 }
 
 /// All runs of a setting, row by row.
-fn specs_of(fit: &Fit, machine: &Machine, setting: &[f64]) -> Result<Vec<Spec>, String> {
+fn specs_of(
+    fit: &Fit,
+    rows: &[BaseRow],
+    machine: &Machine,
+    setting: &[f64],
+) -> Result<Vec<Spec>, String> {
     let mut machine = machine.clone();
     let mut think_ns = None;
     for (dial, &value) in fit.dial.iter().zip(setting) {
@@ -207,7 +191,7 @@ fn specs_of(fit: &Fit, machine: &Machine, setting: &[f64]) -> Result<Vec<Spec>, 
         }
     }
     let mut specs = Vec::new();
-    for row in &fit.row {
+    for row in rows {
         let base = Spec::new(&fit.workload, machine.clone(), &fit.policy)?;
         let base = Spec {
             tasks: row.tasks,
@@ -227,15 +211,10 @@ fn specs_of(fit: &Fit, machine: &Machine, setting: &[f64]) -> Result<Vec<Spec>, 
     Ok(specs)
 }
 
-fn judge(fit: &Fit, setting: &[f64], runs: &[Record], published: &[f64]) -> Result<Tried, String> {
-    let mut rows = Vec::new();
+fn judge(fit: &Fit, rows: &[BaseRow], setting: &[f64], runs: &[Record]) -> Result<Tried, String> {
+    let mut got_rows = Vec::new();
     let mut squares = 0.0;
-    for ((row, runs), &published) in fit
-        .row
-        .iter()
-        .zip(runs.chunks(fit.seeds as usize))
-        .zip(published)
-    {
+    for (row, runs) in rows.iter().zip(runs.chunks(fit.seeds as usize)) {
         let mut sum = 0.0;
         for run in runs {
             sum += run
@@ -243,8 +222,8 @@ fn judge(fit: &Fit, setting: &[f64], runs: &[Record], published: &[f64]) -> Resu
                 .ok_or_else(|| format!("fit `{}`: records have no `{}`", fit.name, row.figure))?;
         }
         let got = sum / runs.len() as f64;
-        squares += row.miss(got, published).powi(2);
-        rows.push((row.cell.clone(), published, got));
+        squares += ((got - row.published) / row.unit).powi(2);
+        got_rows.push((row.cell.clone(), row.published, got));
     }
     Ok(Tried {
         fit: fit.name.clone(),
@@ -256,7 +235,7 @@ fn judge(fit: &Fit, setting: &[f64], runs: &[Record], published: &[f64]) -> Resu
             .zip(setting.iter().copied())
             .collect(),
         misfit: (squares / rows.len() as f64).sqrt(),
-        rows,
+        rows: got_rows,
         chosen: false,
     })
 }
@@ -387,18 +366,22 @@ mod tests {
             policy = "linux-6.5"
             seeds = 2
             window = "1ms"
+            cells = ["none"]
             [[fit.dial]]
             what = "think_ns"
             values = [10.0, 500.0]
-            [[fit.row]]
-            cell = "none"
-            tasks = 2
-            figure = "ops_per_task_per_s"
-            percent = 25.0
         "#;
         let fits = parse(text).unwrap();
         let machine = names::machine(&fits[0].machine).unwrap();
-        let make = || fit(&fits[0], &machine, &[1.9e6], &Options::default(), &|| ()).unwrap();
+        let rows = [BaseRow {
+            cell: "none".into(),
+            tasks: 2,
+            size: None,
+            figure: "ops_per_task_per_s".into(),
+            published: 1.9e6,
+            unit: 0.25 * 1.9e6,
+        }];
+        let make = || fit(&fits[0], &machine, &rows, &Options::default(), &|| ()).unwrap();
         let tried = make();
         assert_eq!(tried, make());
         assert_eq!(

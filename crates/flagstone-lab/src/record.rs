@@ -113,40 +113,6 @@ pub struct Record {
     pub more: BTreeMap<String, f64>,
 }
 
-/// A column as a figure.
-type Column = (&'static str, fn(&Record) -> Option<f64>);
-
-/// Columns that every record has and that formulas may name.
-const FIGURES: [Column; 13] = [
-    ("ops_per_task_per_s", |r| Some(r.ops_per_task_per_s)),
-    ("lock_share", |r| Some(r.lock_share)),
-    ("peak_bytes", |r| Some(r.peak_bytes as f64)),
-    ("mean_bytes", |r| Some(r.mean_bytes as f64)),
-    ("alloc_ns", |r| Some(r.alloc_ns)),
-    ("free_ns", |r| Some(r.free_ns)),
-    ("allocator_ns_per_op", |r| Some(r.allocator_ns_per_op)),
-    ("page_allocs_per_1000_ops", |r| {
-        Some(r.page_allocs_per_1000_ops)
-    }),
-    ("zone_locks_per_1000_ops", |r| {
-        Some(r.zone_locks_per_1000_ops)
-    }),
-    ("zone_pages_per_1000_ops", |r| {
-        Some(r.zone_pages_per_1000_ops)
-    }),
-    ("free_high_per_1000_ops", |r| Some(r.free_high_per_1000_ops)),
-    ("cache_miss_rate", |r| r.cache_miss_rate),
-    ("simulated_ops", |r| Some(r.simulated_ops as f64)),
-];
-
-/// Whether records may have a figure of this name.
-#[must_use]
-pub fn is_figure(name: &str) -> bool {
-    let prefixes = [LOCK_SHARE, FUNCTION_SHARE, DETAIL];
-    FIGURES.iter().any(|(known, _)| *known == name)
-        || prefixes.iter().any(|prefix| name.starts_with(prefix))
-}
-
 /// Milliseconds and bytes in use, at every look.
 pub type History = Vec<(f64, usize)>;
 
@@ -324,14 +290,15 @@ impl Record {
         }
     }
 
-    /// A column by its name; a share that the run has none of is zero.
+    /// A column by its name, if it is a number; a share that the run has none of is zero.
     #[must_use]
     pub fn figure(&self, name: &str) -> Option<f64> {
-        if let Some((_, figure)) = FIGURES.iter().find(|(known, _)| *known == name) {
-            return figure(self);
-        }
         let share = name.starts_with(LOCK_SHARE) || name.starts_with(FUNCTION_SHARE);
-        self.more.get(name).copied().or(share.then_some(0.0))
+        if share || name.starts_with(DETAIL) {
+            return self.more.get(name).copied().or(share.then_some(0.0));
+        }
+        let columns = serde_json::to_value(self).expect("plain data");
+        columns.get(name).and_then(serde_json::Value::as_f64)
     }
 
     /// A column with a prefix; zero where the run has none.

@@ -278,9 +278,12 @@ impl Spec {
         if let Some(size) = self.workload.size {
             workload.check_size(size)?;
         }
+        let least = workload.think_least_ns;
         let think = self.workload.think_ns.unwrap_or(0.0);
-        if !(0.0..=1e9).contains(&think) {
-            return Err(format!("a think time of {think} ns: it is from 0 to 1s"));
+        if !(least..=1e9).contains(&think) {
+            return Err(format!(
+                "a think time of {think} ns: it is from {least} ns to 1s"
+            ));
         }
         self.policy.policy().map(drop)
     }

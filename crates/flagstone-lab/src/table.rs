@@ -3,7 +3,7 @@
 //! A column that some records lack is empty (CSV) or null (Parquet) there. Columns with a prefix come
 //! after all others, in alphabetical order.
 
-use crate::record::Record;
+use crate::record::{DETAIL, FUNCTION_SHARE, LOCK_SHARE, Record};
 use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical, ZstdLevel};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::file::properties::WriterProperties;
@@ -138,6 +138,13 @@ const FIELDS: &[&str] = &[
     "simulated_ops",
     "spec",
 ];
+
+/// Whether a record may have a column of this name.
+#[must_use]
+pub fn is_column(name: &str) -> bool {
+    let prefixes = [LOCK_SHARE, FUNCTION_SHARE, DETAIL];
+    FIELDS.contains(&name) || prefixes.iter().any(|prefix| name.starts_with(prefix))
+}
 
 /// Records as JSON, one a line.
 ///

@@ -118,6 +118,8 @@ pub struct Workload {
     pub processes: bool,
     /// Nanoseconds outside the allocator that were fitted to a base row, where they were.
     pub fitted_think_ns: Option<f64>,
+    /// The least think time in nanoseconds. Below zero it is a pause of the other side.
+    pub think_least_ns: f64,
     /// Object sizes it can be asked for in bytes, from and to; `None`: its objects are what they are.
     pub sizes: Option<(usize, usize)>,
     /// Makes its programs.
@@ -178,6 +180,7 @@ pub const WORKLOADS: &[Workload] = &[
     },
     Workload {
         kind: Kind::Finite,
+        think_least_ns: -1e9,
         sizes: Some((1, 8192)),
         ..Workload::steady(
             "one-alloc-n-free",
@@ -319,6 +322,7 @@ impl Workload {
             placement: Placement::Spread,
             processes: false,
             fitted_think_ns: None,
+            think_least_ns: 0.0,
             sizes: None,
             make,
         }

@@ -92,7 +92,11 @@ impl Ask {
     }
 
     /// The run, with seeds counted from `first` instead of 1 and a mechanism of the model left out.
-    pub(super) fn spec(&self, first: u64, without: Option<Mechanism>) -> Result<Spec, String> {
+    pub(super) fn spec(
+        &self,
+        first: u64,
+        without: Option<&'static Mechanism>,
+    ) -> Result<Spec, String> {
         let mut machine = names::machine(self.machine)?;
         machine.topology.page_size = self.page_size.unwrap_or(machine.topology.page_size);
         let left = without.and_then(|mechanism| mechanism.taken_from(&machine));
@@ -196,11 +200,6 @@ impl Stat {
             max: ends[0].max(ends[1]),
             count: owner.count,
         })
-    }
-
-    /// Mean and deviation, as a cell wants them.
-    pub(super) fn pair(self) -> (f64, Option<f64>) {
-        (self.mean, self.sd)
     }
 }
 

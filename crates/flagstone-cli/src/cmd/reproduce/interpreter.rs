@@ -12,8 +12,10 @@ use super::ask::{Ask, Effort, Runs, Stat};
 use super::documents::expression::{Expression, Names};
 use super::documents::key::Key;
 use super::documents::{self, Cell, Document, Extra, OWN, Other, Row, THIS, Table, Target};
-use super::sheet::{self, Fill, Method, Setting, Sheet, Versus, tried};
+use super::published::{self, Published};
+use super::sheet::{self, Accuracy, Fill, Method, Setting, Sheet, Versus, tried};
 use flagstone_lab::Record;
+use flagstone_lab::fit::BaseRow;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 
@@ -106,9 +108,12 @@ impl Table {
 /// What was computed already: by run or computation, and name.
 #[derive(Default)]
 struct Memory {
-    stats: RefCell<HashMap<(Ask, String, Option<u64>), Result<Stat, String>>>,
+    stats: RefCell<HashMap<Asked, Result<Stat, String>>>,
     computed: RefCell<HashMap<(String, String), Computed>>,
 }
+
+/// A run, a figure, and the row's own number.
+type Asked = (Ask, String, Option<u64>);
 
 type Computed = Result<BTreeMap<&'static str, f64>, String>;
 
@@ -260,6 +265,48 @@ impl Names for Scope<'_> {
     }
 }
 
+/// A published cell, `document | table | row | column`, as a row that a policy is fitted to.
+///
+/// # Errors
+/// One line: there is no such cell, or it is not of this policy.
+pub(in crate::cmd) fn base_row(name: &str, policy: &str) -> Result<BaseRow, String> {
+    let words: Vec<&str> = name.split(" | ").collect();
+    let is = |known: &Published| {
+        let key = [&known.seed, &known.table, &known.row, &known.column].map(String::as_str);
+        known.nth == 0 && words == key
+    };
+    let known = published::cells().into_iter().find(is);
+    let known = known.ok_or_else(|| format!("no cell `{name}`"))?;
+    let (document, table, cell) = documents::of(&known).ok_or("no document has it")?;
+    let row = &table.rows[cell.row];
+    let own = cell.policy.as_ref().or(row.policy.as_ref());
+    if own.map(|own| document.policy(own)) != Some(policy) {
+        return Err(format!("`{name}` is no row of the base"));
+    }
+    let mut figure = &cell.got;
+    while let Expression::Name(name) = figure
+        && let Some(formula) = document.figures.get(name)
+    {
+        figure = formula;
+    }
+    let unit = match cell.tolerance.map(|tolerance| tolerance.0.accuracy) {
+        Some(Accuracy::Percent(percent)) => percent / 100.0 * known.value,
+        Some(Accuracy::Points(points)) => points,
+        _ => return Err(format!("`{name}`: its tolerance has no unit")),
+    };
+    let (Expression::Name(figure), Some(run)) = (figure, &table.run) else {
+        return Err(format!("`{name}` is no figure of a run"));
+    };
+    Ok(BaseRow {
+        cell: name.to_owned(),
+        tasks: row.tasks.or(run.tasks).unwrap_or(1),
+        size: row.size.or(run.size),
+        figure: figure.clone(),
+        published: known.value,
+        unit,
+    })
+}
+
 /// The value of an expression about a published cell that needs no run.
 pub(super) fn from_published(
     sheet: &Sheet,
@@ -356,13 +403,7 @@ impl Scope<'_> {
             .policy
             .as_deref()
             .map_or(*self, |name| self.under(name));
-        let own = || {
-            scope
-                .under(OWN)
-                .over(&cell.got)
-                .ok()
-                .map(|value| value.mean)
-        };
+        let own = || Some(cell.got.value(&scope.under(OWN)).ok()?.mean);
         let versus = cell.versus.as_ref().map(|versus| match versus {
             documents::Versus::Zero => Versus::Zero,
             documents::Versus::Cell(key) => {
@@ -372,7 +413,7 @@ impl Scope<'_> {
             }
         });
         Fill {
-            got: Some(scope.over(&cell.got).map(Stat::pair)),
+            got: Some(cell.got.value(&scope).map(|got| (got.mean, got.sd))),
             own: cell.own.then(own).flatten(),
             fitted: cell.fitted_by.is_some(),
             accuracy: cell.tolerance.map(|tolerance| tolerance.0),
@@ -380,10 +421,6 @@ impl Scope<'_> {
             profile: scope.profile(),
             note: scope.unsettled(cell).or_else(|| cell.note.clone()),
         }
-    }
-
-    fn over(&self, expression: &Expression) -> Result<Stat, String> {
-        expression.value(self)
     }
 
     fn profile(&self) -> Option<String> {
@@ -405,7 +442,7 @@ impl Scope<'_> {
 
     fn target(&self, target: &Target) -> Option<sheet::Target> {
         let pair =
-            |[less, more]: &[Expression; 2]| Some((self.over(less).ok()?, self.over(more).ok()?));
+            |[less, more]: &[Expression; 2]| Some((less.value(self).ok()?, more.value(self).ok()?));
         let pairs: Option<Vec<(Stat, Stat)>> = target.at_most.iter().map(pair).collect();
         let wanted = target.wanted.filled(self).ok()?;
         let found = target.found.filled(self).ok()?;
@@ -427,7 +464,7 @@ impl Scope<'_> {
                 table: text(&extra.table, &self.table.name),
                 row: text(&extra.row, &self.row.name),
                 column: text(&extra.column, scope.policy),
-                got: scope.over(&extra.got).ok()?.mean,
+                got: extra.got.value(&scope).ok()?.mean,
                 method: self.table.method(),
                 unit: &extra.unit,
             })

@@ -12,39 +12,27 @@ const TABLE: &str = include_str!("../../../data/published.csv");
 
 /// One published figure.
 #[derive(Clone, Debug, Deserialize)]
-pub(in crate::cmd) struct Published {
+pub(super) struct Published {
     /// Which document: S0 to S4.
-    pub(in crate::cmd) seed: String,
+    pub(super) seed: String,
     /// Its table.
-    pub(in crate::cmd) table: String,
+    pub(super) table: String,
     /// The row.
-    pub(in crate::cmd) row: String,
+    pub(super) row: String,
     /// The column.
-    pub(in crate::cmd) column: String,
+    pub(super) column: String,
     /// The figure.
     #[serde(rename = "published")]
-    pub(in crate::cmd) value: f64,
+    pub(super) value: f64,
     /// Its unit.
-    pub(in crate::cmd) unit: String,
+    pub(super) unit: String,
     /// Cells of the same key before this one.
     #[serde(skip)]
-    pub(in crate::cmd) nth: usize,
-}
-
-impl Published {
-    /// Whether it is a figure of the kernel before the change that its document is about.
-    pub(in crate::cmd) fn is_of_the_base(&self) -> bool {
-        match self.seed.as_str() {
-            "S1" => self.table == "1 alloc N free SLAB",
-            "S3" => self.row == "base",
-            "S4" => self.row == "SLUB",
-            _ => self.column == "base",
-        }
-    }
+    pub(super) nth: usize,
 }
 
 /// Every published cell, in the documents' order.
-pub(in crate::cmd) fn cells() -> Vec<Published> {
+pub(super) fn cells() -> Vec<Published> {
     let mut seen: HashMap<[String; 4], usize> = HashMap::new();
     let mut reader = csv::Reader::from_reader(TABLE.as_bytes());
     reader

@@ -15,7 +15,7 @@ pub(super) struct Making {
     /// What the seed 1 of documents stands for.
     pub(super) first_seed: u64,
     /// A mechanism of the model that is left out.
-    pub(super) without: Option<Mechanism>,
+    pub(super) without: Option<&'static Mechanism>,
 }
 
 /// What a call cost.

@@ -506,21 +506,17 @@ impl Sheet {
             found: format!("{share:.1} %"),
             reached: (sum.claims > 0).then_some(share >= 97.0),
         });
-        for cell in self
-            .cells
-            .iter()
-            .filter(|cell| cell.published.seed == "S0" && cell.published.column == "gain")
-        {
-            let points = if cell.published.table == "hackbench" {
-                8.0
-            } else {
-                10.0
+        for cell in &self.cells {
+            let known = &cell.published;
+            let promised = cell.accuracy.map(|stated| stated.accuracy);
+            let Some(Accuracy::Points(points)) = promised.filter(|_| known.column == "gain") else {
+                continue;
             };
-            let off = cell.got.map(|got| got - cell.published.value);
+            let off = cell.got.map(|got| got - known.value);
             goals.push(Goal {
                 wanted: format!(
-                    "S0 {} {} gain within ±{points} points",
-                    cell.published.table, cell.published.row
+                    "{} {} {} gain within ±{points} points",
+                    known.seed, known.table, known.row
                 ),
                 found: off.map_or_else(|| "–".into(), |off| format!("{off:+.1}")),
                 reached: off.map(|off| off.abs() <= points),

@@ -10,131 +10,62 @@ use super::sheet::Sheet;
 use super::{documents, interpreter};
 use flagstone_lab::names;
 use flagstone_sim::Machine;
-use flagstone_sim::machine::Queueing;
+use serde::Deserialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fmt::Write;
-
-/// A mechanism that can be left out.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Mechanism {
-    /// The name it is left out by.
-    pub(super) name: &'static str,
-    /// What is then the case.
-    without: &'static str,
-    /// Takes its price from a profile.
-    leave_out: fn(&mut Machine),
-}
+use std::sync::OnceLock;
 
 /// Those with a price in a published machine's profile, in the order of docs/design/mechanisms.md.
-const MECHANISMS: [Mechanism; 17] = [
-    Mechanism {
-        name: "distance",
-        without: "a line takes as long from the other socket as from this one",
-        leave_out: |m| m.latency_ns.remote = m.latency_ns.socket,
-    },
-    Mechanism {
-        name: "memory",
-        without: "a line that nobody has is at hand",
-        leave_out: |m| m.latency_ns.dram = m.latency_ns.l1,
-    },
-    Mechanism {
-        name: "locked-instructions",
-        without: "they cost no more than others",
-        leave_out: |m| {
-            m.latency_ns.atomic = 0.0;
-            m.work_ns.local = 0.0;
-        },
-    },
-    Mechanism {
-        name: "handoff",
-        without: "a lock is handed over in one way of its line",
-        leave_out: |m| m.locks.handoff = 1.0,
-    },
-    Mechanism {
-        name: "test-and-set",
-        without: "all locks are queued",
-        leave_out: |m| {
-            m.locks.default = Queueing::Queued;
-            m.locks.slab = None;
-        },
-    },
-    Mechanism {
-        name: "waiters",
-        without: "waiters at test-and-set locks cost the winner nothing",
-        leave_out: |m| m.locks.per_waiter_ns = 0.0,
-    },
-    Mechanism {
-        name: "watched",
-        without: "who spins does not fetch the holder's line back",
-        leave_out: |m| {
-            m.locks.watched = None;
-            m.locks.watched_ns = None;
-        },
-    },
-    Mechanism {
-        name: "siblings",
-        without: "threads of a core do not slow each other",
-        leave_out: |m| {
-            m.smt.slowdown = 1.0;
-            m.smt.spinning = None;
-            m.smt.at_hand = None;
-        },
-    },
-    Mechanism {
-        name: "spinning-siblings",
-        without: "a sibling that spins slows nobody",
-        leave_out: |m| m.smt.spinning = None,
-    },
-    Mechanism {
-        name: "at-hand",
-        without: "siblings do not slow lines at hand and locked instructions",
-        leave_out: |m| m.smt.at_hand = None,
-    },
-    Mechanism {
-        name: "slab-work",
-        without: "a fresh slab costs only its pages and lines",
-        leave_out: |m| {
-            m.work_ns.slab = 0.0;
-            m.work_ns.managed_slab = None;
-        },
-    },
-    Mechanism {
-        name: "managed-slab",
-        without: "SLAB's fresh slab costs what SLUB's does",
-        leave_out: |m| m.work_ns.managed_slab = None,
-    },
-    Mechanism {
-        name: "slab-pages",
-        without: "the pages of a fresh slab cost nothing",
-        leave_out: |m| m.work_ns.slab_page = 0.0,
-    },
-    Mechanism {
-        name: "blocks",
-        without: "a block moved under the zone's lock costs only its lines",
-        leave_out: |m| m.work_ns.block = 0.0,
-    },
-    Mechanism {
-        name: "wake",
-        without: "waking a task costs nothing",
-        leave_out: |m| m.work_ns.wake = 0.0,
-    },
-    Mechanism {
-        name: "rcu-batch",
-        without: "deferred frees come all at once when their grace period has passed",
-        leave_out: |m| m.rcu.batch = 1_000_000,
-    },
-    Mechanism {
-        name: "data-misses",
-        without: "other data that misses costs nothing",
-        leave_out: |m| m.cache.line_ns = 0.0,
-    },
-];
+const MECHANISMS: &str = include_str!("../../../data/mechanisms.toml");
+
+/// A mechanism that can be left out.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Mechanism {
+    /// The name it is left out by.
+    pub(super) name: String,
+    /// What is then the case.
+    without: String,
+    /// Figures of a profile, and what each becomes: a number, a word, or another figure's value.
+    #[serde(default)]
+    set: BTreeMap<String, Value>,
+    /// Figures that a profile has no more.
+    #[serde(default)]
+    none: Vec<String>,
+}
+
+/// All mechanisms.
+fn all() -> &'static [Mechanism] {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct File {
+        mechanism: Vec<Mechanism>,
+    }
+    static ALL: OnceLock<Vec<Mechanism>> = OnceLock::new();
+    ALL.get_or_init(|| {
+        let file: File = toml::from_str(MECHANISMS).expect("a test reads it");
+        file.mechanism
+    })
+}
 
 impl Mechanism {
     /// The machine without it; `None` if it has no part in it.
-    pub(super) fn taken_from(self, machine: &Machine) -> Option<Machine> {
-        let mut without = machine.clone();
-        (self.leave_out)(&mut without);
-        (without != *machine).then_some(without)
+    pub(super) fn taken_from(&self, machine: &Machine) -> Option<Machine> {
+        let before = serde_json::to_value(machine).expect("plain data");
+        let mut tree = before.clone();
+        let place = |figure: &str| format!("/{}", figure.replace('.', "/"));
+        for (figure, value) in &self.set {
+            let other = value.as_str().and_then(|other| tree.pointer(&place(other)));
+            let value = other.unwrap_or(value).clone();
+            *tree.pointer_mut(&place(figure))? = value;
+        }
+        for figure in &self.none {
+            if let Some(held) = tree.pointer_mut(&place(figure)) {
+                *held = Value::Null;
+            }
+        }
+        (tree != before).then(|| serde_json::from_value(tree).expect("a profile as before"))
     }
 }
 
@@ -145,18 +76,18 @@ const MARKS: [&str; 2] = ["<!-- leave-one-out -->", "<!-- end -->"];
 ///
 /// # Errors
 /// One line: a name that is not known.
-pub(super) fn asked(words: &[String]) -> Result<Vec<Mechanism>, String> {
+pub(super) fn asked(words: &[String]) -> Result<Vec<&'static Mechanism>, String> {
     if words.is_empty() {
-        return Ok(MECHANISMS.to_vec());
+        return Ok(all().iter().collect());
     }
     let known = |word: &String| {
-        let names = MECHANISMS.map(|known| known.name);
-        let found = MECHANISMS.into_iter().find(|known| known.name == *word);
+        let names = || all().iter().map(|known| known.name.as_str());
+        let found = all().iter().find(|known| known.name == *word);
         found.ok_or_else(|| {
-            let near = flagstone_lab::names::question(word, names);
+            let near = flagstone_lab::names::question(word, names());
             format!(
                 "unknown mechanism `{word}`; {near}known: {}",
-                names.join(", ")
+                names().collect::<Vec<_>>().join(", ")
             )
         })
     };
@@ -165,7 +96,7 @@ pub(super) fn asked(words: &[String]) -> Result<Vec<Mechanism>, String> {
 
 /// Runs these documents once with all mechanisms and once without each of `mechanisms`, and writes the table.
 pub(super) fn table(
-    mechanisms: &[Mechanism],
+    mechanisms: &[&'static Mechanism],
     seeds: &[&'static str],
     effort: Effort,
     making: &Making,
@@ -207,7 +138,7 @@ pub(super) fn table(
         if !asks.iter().any(|ask| machine(ask).is_some()) {
             continue;
         }
-        let words = [mechanism.name, mechanism.without];
+        let words = [mechanism.name.as_str(), &mechanism.without];
         line(&mut text, seeds, words, &sheet(Some(*mechanism)), &all);
     }
     text
@@ -260,13 +191,13 @@ mod tests {
 
     #[test]
     fn every_mechanism_has_a_name_of_its_own_and_a_part_in_some_published_machine() {
-        let names: HashSet<&str> = MECHANISMS.iter().map(|known| known.name).collect();
-        assert_eq!(names.len(), MECHANISMS.len());
+        let names: HashSet<&str> = all().iter().map(|known| known.name.as_str()).collect();
+        assert_eq!(names.len(), all().len());
         let machines: Vec<Machine> = asks(&SEEDS, Effort::Quick)
             .iter()
             .map(|ask| names::machine(ask.machine).unwrap())
             .collect();
-        for known in MECHANISMS {
+        for known in all() {
             assert!(
                 machines
                     .iter()
@@ -308,9 +239,14 @@ mod tests {
     fn mechanisms_are_asked_for_by_name_and_an_unknown_one_is_told_with_the_nearest() {
         let names = |words: &[&str]| {
             let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-            asked(&words).map(|found| found.iter().map(|one| one.name).collect::<Vec<_>>())
+            asked(&words).map(|found| {
+                found
+                    .iter()
+                    .map(|one| one.name.as_str())
+                    .collect::<Vec<_>>()
+            })
         };
-        assert_eq!(names(&[]).unwrap().len(), MECHANISMS.len());
+        assert_eq!(names(&[]).unwrap().len(), all().len());
         assert_eq!(names(&["wake", "memory"]).unwrap(), ["wake", "memory"]);
         let line = names(&["wake", "hand-off"]).unwrap_err();
         assert!(line.contains("did you mean 'handoff'?"), "{line}");

@@ -5,12 +5,12 @@
 
 use super::usage;
 use crate::args::Json;
-use crate::cmd::reproduce::published::{self, Published};
+use crate::cmd::reproduce::base_row;
 use crate::exit::{Failure, Outcome};
 use crate::outfile;
 use crate::terminal::spaced;
 use comfy_table::{Table, presets};
-use flagstone_lab::fit::{self, Fit, THINK, Tried};
+use flagstone_lab::fit::{self, BaseRow, Fit, THINK, Tried};
 use flagstone_lab::{Cache, MODEL_VERSION, Options, names};
 use flagstone_sim::Machine;
 use serde::Serialize;
@@ -82,7 +82,6 @@ pub(super) fn run(args: &FitArgs) -> Outcome {
         cache: (!args.no_cache).then(Cache::of_user).flatten(),
         jobs: args.jobs.map(usize::from),
     };
-    let cells = published::cells();
     let mut machines: HashMap<&str, Machine> = HashMap::new();
     let mut tried = Vec::new();
     let spinner = crate::progress::spinner("{spinner} {msg}, {pos} runs, {elapsed}");
@@ -102,8 +101,8 @@ pub(super) fn run(args: &FitArgs) -> Outcome {
             Some(machine) => machine,
             None => names::machine(&one.machine).map_err(usage)?,
         };
-        let goal = goals(one, &cells).map_err(usage)?;
-        let found = fit::fit(one, &machine, &goal, &options, &|| spinner.inc(1));
+        let rows = rows(one).map_err(usage)?;
+        let found = fit::fit(one, &machine, &rows, &options, &|| spinner.inc(1));
         let found =
             found.map_err(|why| Failure::Finding(format!("sim fit: {}: {why}", one.name)))?;
         machines.insert(&one.machine, applied(machine, &found).map_err(usage)?);
@@ -139,25 +138,11 @@ pub(super) fn run(args: &FitArgs) -> Outcome {
     }
 }
 
-/// The published figures of a fit's rows.
-fn goals(fit: &Fit, cells: &[Published]) -> Result<Vec<f64>, String> {
-    let goal = |cell: &str| {
-        let parts: Vec<&str> = cell.split(" | ").collect();
-        let is = |known: &&Published| {
-            let words = [&known.seed, &known.table, &known.row, &known.column].map(String::as_str);
-            known.nth == 0 && words == parts[..]
-        };
-        let found = cells.iter().find(is);
-        let found = found.ok_or_else(|| format!("fit `{}`: no cell `{cell}`", fit.name))?;
-        match found.is_of_the_base() {
-            true => Ok(found.value),
-            false => Err(format!(
-                "fit `{}`: `{cell}` is no row of the base",
-                fit.name
-            )),
-        }
-    };
-    fit.row.iter().map(|row| goal(&row.cell)).collect()
+/// What a fit's cells stand for.
+fn rows(fit: &Fit) -> Result<Vec<BaseRow>, String> {
+    let row = |cell: &String| base_row(cell, &fit.policy);
+    let rows: Result<Vec<BaseRow>, String> = fit.cells.iter().map(row).collect();
+    rows.map_err(|why| format!("fit `{}`: {why}", fit.name))
 }
 
 fn applied(mut machine: Machine, tried: &[Tried]) -> Result<Machine, String> {
@@ -256,12 +241,12 @@ fn markdown(fits: &[Fit], tried: &[Tried]) -> String {
         for dial in &fit.dial {
             let _ = write!(text, " {} |", dial.what);
         }
-        for row in &fit.row {
-            let cell = row.cell.split(" | ").collect::<Vec<_>>();
+        for cell in &fit.cells {
+            let cell = cell.split(" | ").collect::<Vec<_>>();
             let _ = write!(text, " {}, {} |", cell[1], cell[2..].join(", "));
         }
         text.push_str(" misfit | |\n|");
-        text.push_str(&"--:|".repeat(fit.dial.len() + fit.row.len() + 1));
+        text.push_str(&"--:|".repeat(fit.dial.len() + fit.cells.len() + 1));
         text.push_str("---|\n|");
         text.push_str(" published |");
         text.push_str(&" |".repeat(fit.dial.len() - 1));
@@ -290,9 +275,8 @@ mod tests {
 
     #[test]
     fn every_fit_names_rows_of_the_base_that_exist_and_prices_that_do() {
-        let cells = published::cells();
         for fit in fit::parse(FITS).unwrap() {
-            assert_eq!(goals(&fit, &cells).unwrap().len(), fit.row.len());
+            assert_eq!(rows(&fit).unwrap().len(), fit.cells.len());
             let machine = names::machine(&fit.machine).unwrap();
             for dial in fit.dial.iter().filter(|dial| dial.what != THINK) {
                 let held = fit::figure(&machine, &dial.what).unwrap();
@@ -315,8 +299,8 @@ mod tests {
             "S0 | will-it-scale/mmap1 | 25% | patched",
             "S3 | kbuild | patch9 | build time",
         ] {
-            fit.row[0].cell = cell.into();
-            let line = goals(&fit, &published::cells()).unwrap_err();
+            fit.cells[0] = cell.into();
+            let line = rows(&fit).unwrap_err();
             assert!(line.contains("no row of the base"), "{line}");
         }
     }

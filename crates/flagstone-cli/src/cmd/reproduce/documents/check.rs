@@ -4,7 +4,7 @@ use super::computation::Computation;
 use super::expression::{Expression, ROW};
 use super::{Cell, Document, Row, Run, THIS, Table, Versus};
 use crate::cmd::reproduce::published::{self, Published};
-use flagstone_lab::record::is_figure;
+use flagstone_lab::table::is_column;
 use flagstone_lab::{Rules, Window, names};
 use std::sync::OnceLock;
 use toml::Value;
@@ -89,7 +89,7 @@ impl Document {
         let computed = table.and_then(|table| table.computation.as_ref());
         PARAMETERS.contains(&name)
             || self.figures.contains_key(name)
-            || computed.map_or(is_figure(name), |one| one.figures().contains(&name))
+            || computed.map_or(is_column(name), |one| one.figures().contains(&name))
     }
 
     /// All names and published cells in an expression exist.
