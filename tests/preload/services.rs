@@ -143,7 +143,8 @@ fn redis_ends_near_its_start_after_flushall() {
         let since = std::time::Instant::now();
         while over > NEAR {
             assert!(since.elapsed() < LIMIT, "{over} KiB stay after {round}");
-            redis.ask(&["ping"]);
+            // A command that only comes back with what lies at hand takes no slow path, and so gives nothing back.
+            redis.load(&["-n", "500", "-r", "500", "-d", "100", "-t", "set"]);
             over = redis.rss_kib() - start;
         }
     }

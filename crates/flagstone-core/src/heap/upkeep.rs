@@ -28,6 +28,13 @@ const CALL_BYTES: usize = 16 << 10;
 /// leaves 6 MiB more.
 const ESTIMATE_EVERY: usize = 4;
 
+/// Calls between two estimates.
+const ESTIMATE_CALLS: usize = LOOK_EVERY * ESTIMATE_EVERY;
+
+/// Nanoseconds between two looks, at most, of a program that owes something and still comes by. Halving it doubles
+/// the looks of one that seldom does; doubling it gives back no sooner than the debt is paid anyway.
+const OWED_LOOK_NS: u64 = 10_000_000;
+
 /// Blocks of this many bytes are announced to an observer. Why 256 KiB: larger ones are few, and
 /// smaller ones change a resident size of some megabytes by less than a sixteenth.
 pub const OBSERVED_BYTES: usize = 256 << 10;
@@ -86,7 +93,7 @@ impl<P: Engines> Ready<P> {
     /// Counts slow-path calls up to the next upkeep. Whoever stores the largest number here, from
     /// outside, has it done by the next call.
     pub fn bell(&self) -> &AtomicUsize {
-        &self.slabs.pages().budget().calls.0
+        &self.slabs.pages().budget().calls.made
     }
 
     /// Lets an observer look, if there is one, before much changes at once.
@@ -123,7 +130,12 @@ impl<P: Engines> Ready<P> {
             Access::Write,
         );
         let before = counted.load(Relaxed);
-        let now = before.wrapping_add(calls);
+        let due = self.slabs.pages().budget().calls.due.load(Relaxed);
+        // A program that seldom comes by must not keep for long what could not be paid for at once.
+        let now = match due != 0 && P::now() >= due {
+            true => (before / ESTIMATE_CALLS + 1).wrapping_mul(ESTIMATE_CALLS),
+            false => before.wrapping_add(calls),
+        };
         counted.store(now, Relaxed);
         if before / LOOK_EVERY != now / LOOK_EVERY {
             self.upkeep_now(now / LOOK_EVERY);
@@ -146,6 +158,13 @@ impl<P: Engines> Ready<P> {
         }
         self.slabs.sweep_if_due();
         self.follow_falls();
+        let (budget, now) = (self.slabs.pages().budget(), P::now());
+        let due = if budget.affords(now) {
+            0
+        } else {
+            now + OWED_LOOK_NS
+        };
+        budget.calls.due.store(due, Relaxed);
         P::observe();
     }
 

@@ -13,7 +13,7 @@
 
 use super::config::Retention;
 use crate::policy::{Allowance, HOLE_NS, PAGE_NS, SHRINK_NS, SLAB_NS};
-use crate::sync::plain::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+use crate::sync::plain::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// Part of what is in use beyond the least bound that stays while something is owed. Why eight: a quarter makes programs
 /// whose sizes drift 5 % larger, and programs that swing 8 % faster (ADR 0036).
@@ -51,7 +51,12 @@ pub struct Budget {
 /// Slow-path calls, and bytes freed as calls, up to the next upkeep: in a line of their own.
 #[derive(Debug)]
 #[repr(align(64))]
-pub struct Calls(pub AtomicUsize);
+pub struct Calls {
+    /// The count.
+    pub made: AtomicUsize,
+    /// Since something is owed: the moment from which on the next call is an upkeep's; zero: none.
+    pub due: AtomicU64,
+}
 
 /// What slow paths count where they move a sheaf or a slab: in another, or each would wait for the other's.
 #[derive(Debug)]
@@ -76,7 +81,10 @@ impl Budget {
             pages: Allowance::new(0),
             all: Allowance::new(CREDIT_NS),
             sweeps: Allowance::new(0),
-            calls: Calls(AtomicUsize::new(0)),
+            calls: Calls {
+                made: AtomicUsize::new(0),
+                due: AtomicU64::new(0),
+            },
             moved: Moved {
                 barns: AtomicUsize::new(0),
                 flushed: AtomicUsize::new(0),
