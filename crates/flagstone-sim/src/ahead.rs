@@ -3,19 +3,13 @@
 //! before.
 
 use core::cell::Cell;
+use flagstone_core::platform::Platform;
+use flagstone_linux::Linux;
 
 /// Asks for the line at `address` without waiting for it. A hint: the address may be anything.
 #[inline(always)]
 pub(crate) fn fetch(address: usize) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch accesses nothing, never faults, and is part of every x86-64.
-    unsafe {
-        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(
-            core::ptr::without_provenance(address),
-        );
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
+    Linux::fetch_ahead(core::ptr::without_provenance(address));
 }
 
 /// What a thread's next turn begins with looking at: addresses, or anything. Fetched while the

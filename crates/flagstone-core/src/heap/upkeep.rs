@@ -158,13 +158,6 @@ impl<P: Engines> Ready<P> {
         }
         self.slabs.sweep_if_due();
         self.follow_falls();
-        let (budget, now) = (self.slabs.pages().budget(), P::now());
-        let due = if budget.affords(now) {
-            0
-        } else {
-            now + OWED_LOOK_NS
-        };
-        budget.calls.due.store(due, Relaxed);
         P::observe();
     }
 
@@ -196,6 +189,11 @@ impl<P: Engines> Ready<P> {
             (Course::Rose, _) | (_, Course::Rose) => budget.charge_shrink(now),
             _ => {}
         }
+        let due = match budget.affords(now) {
+            true => 0,
+            false => now + OWED_LOOK_NS,
+        };
+        budget.calls.due.store(due, Relaxed);
     }
 
     /// Gives back all that is cached, but `keep` bytes of free pages. Returns bytes given back

@@ -4,6 +4,7 @@ use crate::heap::test_heap::{heap, heap_in};
 use crate::page::{PageSnapshot, TICK_NS};
 use crate::platform::testing::{Setup, Testing};
 use crate::platform::{LockKind, Platform};
+use crate::sync::plain::Ordering::Relaxed;
 use crate::verify::check_heap;
 use core::ptr::NonNull;
 use std::vec::Vec;
@@ -147,6 +148,26 @@ fn a_program_that_goes_on_swinging_keeps_its_swing_until_it_holds_one_for_a_seco
         unsafe { heap.free(block.as_ptr()) };
     }
     assert!(cached_bytes(&heap) <= 12 * MIB, "{}", cached_bytes(&heap));
+}
+
+#[test]
+fn a_fall_that_could_not_be_paid_is_followed_by_the_first_slow_call_after_the_debt() {
+    let (world, heap) = heap();
+    let blocks = blocks_of(&heap, 40 * MIB);
+    let ready = heap.ready_if_built().expect("built");
+    let budget = ready.slabs().pages().budget();
+    budget.charge_pages(10_000, Testing::now());
+    for block in blocks {
+        // SAFETY: allocated above, freed once.
+        unsafe { heap.free(block.as_ptr()) };
+    }
+    calls(&heap);
+    assert!(!budget.affords(Testing::now()) && cached_bytes(&heap) > 4 * MIB);
+    world.advance(2 * TICK_NS);
+    // As far from the next look as can be.
+    ready.bell().store(1024 * LOOK_EVERY, Relaxed);
+    let _block = heap.alloc(11 * PAGE).expect("memory");
+    assert!(cached_bytes(&heap) < 2 * MIB, "{}", cached_bytes(&heap));
 }
 
 /// Allocates and frees huge blocks of these MiB, all live at once.

@@ -111,7 +111,7 @@ impl Cache {
     pub(crate) fn shrink_sizing(&self) {
         let sizing = &self.sizing;
         sizing.target.store(sizing.first.load(Relaxed), Relaxed);
-        self.visits.misses.store(0, Relaxed);
+        self.visits.misses.forget();
         self.visits.seen.store(0, Relaxed);
         self.visits.makers.store(0, Relaxed);
         if sizing.barn_bytes.load(Relaxed) != 0 {
@@ -134,7 +134,7 @@ impl Cache {
         self.is_crowded(cpu)
             && is_first
             && visits.seen.load(Relaxed) & !own != 0
-            && now.saturating_sub(visits.since.load(Relaxed)) <= VISITS_NS
+            && now.saturating_sub(visits.misses.since.load(Relaxed)) <= VISITS_NS
     }
 
     /// CPUs that came by lately, estimated from 64 bits.
@@ -179,15 +179,8 @@ impl<P: Engines> Slabs<P> {
             core::ptr::from_ref(visits).cast(),
             Access::Write,
         );
-        let misses = visits.misses.load(Relaxed) + 1;
-        visits.misses.store(misses, Relaxed);
-        if misses == 1 {
-            visits.since.store(P::now(), Relaxed);
-        } else if misses >= VISITS {
-            visits.misses.store(0, Relaxed);
-            if P::now().saturating_sub(visits.since.load(Relaxed)) <= VISITS_NS {
-                cache.grow_sheaves(served, P::cpu_count(), &node.barn);
-            }
+        if visits.misses.completes(VISITS, VISITS_NS, P::now) {
+            cache.grow_sheaves(served, P::cpu_count(), &node.barn);
         }
     }
 
@@ -204,17 +197,9 @@ impl<P: Engines> Slabs<P> {
             core::ptr::from_ref(visits).cast(),
             Access::Write,
         );
-        let turns = visits.turns.load(Relaxed) + 1;
-        visits.turns.store(turns % VISITS, Relaxed);
-        if turns == 1 {
-            visits.turns_since.store(P::now(), Relaxed);
-        } else if turns >= VISITS
-            && P::now().saturating_sub(visits.turns_since.load(Relaxed)) <= VISITS_NS
-        {
-            cache
-                .sizing
-                .target
-                .store(capacity_for(target + 1).min(limit), Relaxed);
+        if visits.turns.completes(VISITS, VISITS_NS, P::now) {
+            let next = capacity_for(target + 1).min(limit);
+            cache.sizing.target.store(next, Relaxed);
         }
     }
 

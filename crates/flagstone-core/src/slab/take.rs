@@ -33,11 +33,11 @@ impl<P: Engines> Slab<'_, P> {
         if want == 0 {
             return Taken::NOTHING;
         }
+        self.fetch_links_ahead(self.state().free(), want);
         let base = sheaf.len();
         loop {
             self.touch(Access::Atomic);
             let state = self.state();
-            self.fetch_links_ahead(state.free(), want);
             let mut next = state.freelist();
             let mut count = 0;
             while next != NO_OBJECT && count < want {

@@ -1,7 +1,7 @@
 //! What slow paths remember of a cache, of all barns, and of flushes.
 #![forbid(unsafe_code)]
 
-use crate::sync::plain::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
+use crate::sync::plain::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// Bytes of full sheaves a barn holds before traffic shows that more would help.
 pub(crate) const BARN_BYTES_FIRST: usize = 16 << 10;
@@ -33,12 +33,10 @@ pub(crate) struct SheafSizing {
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(crate) struct Visits {
-    /// Slow-path visits since sheaves last grew, and when the first of them was.
-    pub misses: AtomicU32,
-    pub since: AtomicU64,
-    /// Turns between freeing and allocating since sheaves last grew for them, and when the first of them was.
-    pub turns: AtomicU32,
-    pub turns_since: AtomicU64,
+    /// Visits that look for a sheaf elsewhere.
+    pub misses: Burst,
+    /// Turns between freeing and allocating.
+    pub turns: Burst,
     /// A bit for each CPU that came by, modulo 64, since the last shrink.
     pub seen: AtomicU64,
     /// The same for each CPU that made a sheaf.
@@ -49,6 +47,35 @@ pub(crate) struct Visits {
 }
 
 const _: () = assert!(size_of::<Visits>() == 64, "one line");
+
+/// Events of one kind, counted until there are enough to tell whether they came in quick succession.
+#[derive(Debug, Default)]
+pub(crate) struct Burst {
+    count: AtomicU32,
+    /// When the first of them was.
+    pub since: AtomicU64,
+}
+
+impl Burst {
+    /// Counts one; with the last of `many` answers whether all came within `within` nanoseconds, and begins anew.
+    pub fn completes(&self, many: u32, within: u64, now: impl Fn() -> u64) -> bool {
+        let count = self.count.load(Relaxed) + 1;
+        self.count.store(count, Relaxed);
+        if count == 1 {
+            self.since.store(now(), Relaxed);
+        }
+        if count < many {
+            return false;
+        }
+        self.forget();
+        now().saturating_sub(self.since.load(Relaxed)) <= within
+    }
+
+    /// Begins anew.
+    pub fn forget(&self) {
+        self.count.store(0, Relaxed);
+    }
+}
 
 /// The bound of all barns.
 #[derive(Debug, Default)]
