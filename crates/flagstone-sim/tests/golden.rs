@@ -71,7 +71,7 @@ fn runs_of_the_core_give_the_noted_digests() {
         0x1ae5_09b3_04e9_f50e,
         0xe010_fff4_1b7f_7ab3,
         0x4725_85e7_235f_2120,
-        0x9b41_0d6d_84a0_c19f,
+        0x7a59_2687_c1e7_0389,
         0x44de_99d9_bd96_9057,
     ];
     assert_eq!(found, noted, "{found:#x?}");

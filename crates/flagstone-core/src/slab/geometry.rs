@@ -114,6 +114,17 @@ impl Geometry {
         Some(self)
     }
 
+    /// Objects that lie in one line of 64 bytes as a whole, with none across its end; 1 where there are fewer than two.
+    #[inline]
+    #[must_use]
+    pub const fn per_line(&self) -> u32 {
+        match self.size {
+            16 => 4,
+            32 => 2,
+            _ => 1,
+        }
+    }
+
     /// Bytes from one object to the next.
     #[inline]
     #[must_use]
