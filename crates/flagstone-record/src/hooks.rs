@@ -56,16 +56,7 @@ fn freed(address: *mut c_void) {
 /// Notes what of a large block was touched.
 #[inline]
 fn touched(address: *mut c_void) {
-    let size = look::gone(address as usize);
-    if size != 0 {
-        touched_slowly(address, size);
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn touched_slowly(address: *mut c_void, size: usize) {
-    if let Some(pages) = look::touched(address as usize, size) {
+    if let Some(pages) = look::gone(address as usize) {
         note(&Event::Touched {
             bytes: (pages as u64) << 12,
         });
@@ -153,7 +144,7 @@ fn resized(before: u64, old: *mut c_void, new: *mut c_void, size: usize) {
         note_at(before, &Event::Free { address: from });
     } else if of_sample && (stays || life::sampled(new)) {
         if !new.is_null() {
-            look::made(to as usize, size);
+            look::resized(to as usize, size);
         }
         note(&Event::Realloc {
             old: from,

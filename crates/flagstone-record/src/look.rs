@@ -9,6 +9,7 @@ use crate::stream::{self, note};
 use crate::{life, ranges, tls};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use flagstone_trace::extent::Seen;
 use flagstone_trace::resident::{Known, Scratch, before, look};
 use flagstone_trace::{Event, clock};
 
@@ -33,6 +34,9 @@ static ADDRESSES: [AtomicUsize; BLOCKS] = [const { AtomicUsize::new(0) }; BLOCKS
 static SIZES: [AtomicUsize; BLOCKS] = [const { AtomicUsize::new(0) }; BLOCKS];
 /// Pages found at the last look, plus one.
 static FOUND: [AtomicUsize; BLOCKS] = [const { AtomicUsize::new(0) }; BLOCKS];
+/// Pages resident when the block was handed out; zero if that was not asked.
+static BORN: [AtomicUsize; BLOCKS] = [const { AtomicUsize::new(0) }; BLOCKS];
+static SEEN: Seen = Seen::new();
 /// Where the table's used part ends.
 static USED: AtomicUsize = AtomicUsize::new(0);
 
@@ -71,17 +75,25 @@ fn bit(address: usize) -> (usize, u64) {
 /// Whether a look failed: there will be none.
 static BLIND: AtomicBool = AtomicBool::new(false);
 
-/// Remembers a large block.
+/// Remembers a large block whose contents are new.
 #[inline]
 pub fn made(address: usize, size: usize) {
     if size >= QUESTIONED_BYTES && address != 0 {
-        remember(address, size);
+        remember(address, size, resident(address, size).unwrap_or(0));
+    }
+}
+
+/// Remembers a large block that has the contents of another.
+#[inline]
+pub fn resized(address: usize, size: usize) {
+    if size >= QUESTIONED_BYTES && address != 0 {
+        remember(address, size, 0);
     }
 }
 
 #[cold]
 #[inline(never)]
-fn remember(address: usize, size: usize) {
+fn remember(address: usize, size: usize, born: usize) {
     let (word, bit) = bit(address);
     EVER[word].fetch_or(bit, Ordering::Relaxed);
     let first = place(address);
@@ -90,6 +102,7 @@ fn remember(address: usize, size: usize) {
         if free.is_ok() {
             SIZES[at].store(size, Ordering::Relaxed);
             FOUND[at].store(0, Ordering::Relaxed);
+            BORN[at].store(born, Ordering::Relaxed);
             USED.fetch_max(at + 1, Ordering::Relaxed);
             ADDRESSES[at].store(address, Ordering::Release);
             return;
@@ -97,22 +110,32 @@ fn remember(address: usize, size: usize) {
     }
 }
 
-/// Forgets a large block; its bytes as asked for, zero if it is none.
+/// Forgets a large block; its touched pages, if it is one and they can be told.
 #[inline]
-pub fn gone(address: usize) -> usize {
+pub fn gone(address: usize) -> Option<usize> {
     let (word, bit) = bit(address);
     if EVER[word].load(Ordering::Relaxed) & bit == 0 {
-        return 0;
+        return None;
     }
+    forget(address)
+}
+
+#[cold]
+#[inline(never)]
+fn forget(address: usize) -> Option<usize> {
     let first = place(address);
-    for at in first..first + WAYS {
-        if ADDRESSES[at].load(Ordering::Relaxed) == address {
-            let size = SIZES[at].load(Ordering::Relaxed);
-            ADDRESSES[at].store(0, Ordering::Release);
-            return size;
-        }
-    }
-    0
+    let found = |&at: &usize| ADDRESSES[at].load(Ordering::Relaxed) == address;
+    let at = (first..first + WAYS).find(found)?;
+    let pages = touched(at, address);
+    ADDRESSES[at].store(0, Ordering::Release);
+    pages
+}
+
+/// Touched pages of the block in entry `at`.
+fn touched(at: usize, address: usize) -> Option<usize> {
+    let size = SIZES[at].load(Ordering::Relaxed);
+    let born = BORN[at].load(Ordering::Relaxed);
+    resident(address, size).map(|now| SEEN.touched(size, born, now))
 }
 
 /// Notes the mappings that stand before the first allocation: they are not the allocator's.
@@ -219,7 +242,7 @@ fn now_look(least: usize) {
         if address <= 1 || !life::sampled(address as *mut _) {
             continue;
         }
-        let Some(pages) = touched(address, SIZES[at].load(Ordering::Relaxed)) else {
+        let Some(pages) = touched(at, address) else {
             continue;
         };
         let before = FOUND[at].swap(pages + 1, Ordering::Relaxed);
@@ -233,7 +256,7 @@ fn now_look(least: usize) {
 }
 
 /// Resident pages of a block.
-pub fn touched(address: usize, size: usize) -> Option<usize> {
+fn resident(address: usize, size: usize) -> Option<usize> {
     let (start, end) = (address & !0xfff, (address + size + 0xfff) & !0xfff);
     let mut pages = 0;
     let mut at = start;

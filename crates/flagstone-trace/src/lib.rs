@@ -18,6 +18,7 @@ pub mod clock;
 pub mod decode;
 pub mod encode;
 pub mod event;
+pub mod extent;
 pub mod frame;
 #[allow(
     unsafe_code,

@@ -13,6 +13,7 @@ mod ancestry;
 mod beside;
 mod compile;
 mod confirm;
+mod early;
 mod feed;
 mod figures;
 mod file;
@@ -106,23 +107,28 @@ impl Pace {
             Self::Real => "real",
         }
     }
+
+    /// The pace of this name; `fast` for any other.
+    fn of(name: &[u8]) -> Self {
+        match name {
+            b"real" => Self::Real,
+            b"together" => Self::Together,
+            _ => Self::Fast,
+        }
+    }
 }
 
 /// What the command line of a player begins with.
 const PLAYER: &str = "--player";
 
-/// Runs this process as a player if it was started as one.
+/// Runs this process as a player if it was started as one and is not one yet (`early.rs`).
 pub fn player_process() -> Option<Outcome> {
     let mut words = std::env::args_os().skip(1);
     if words.next()? != "replay" || words.next()? != PLAYER {
         return None;
     }
     let file = PathBuf::from(words.next()?);
-    let pace = match words.next()?.to_str()? {
-        "real" => Pace::Real,
-        "together" => Pace::Together,
-        _ => Pace::Fast,
-    };
+    let pace = Pace::of(words.next()?.as_encoded_bytes());
     Some(match player::play(&file, pace) {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(line) => Err(Failure::Finding(format!("replay: {line}"))),

@@ -15,7 +15,7 @@ use std::mem::offset_of;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Seconds without a new segment of a thousand operations after which a run is killed. Not with the trace's own pauses.
@@ -80,7 +80,11 @@ static STACKS: Mutex<([[usize; 2]; 1024], usize)> = Mutex::new(([[0; 2]; 1024], 
 /// What a look works in: data of the executable, not memory of the allocator.
 static SCRATCH: Mutex<Scratch> = Mutex::new(Scratch::new());
 
-/// Plays the program in `file` and leaves the figures in it.
+/// The run of this process; not memory of the allocator.
+static RUN: OnceLock<Run> = OnceLock::new();
+
+/// Plays the program in `file` and leaves the figures in it. Nothing is asked of the allocator before the program's first
+/// operation.
 ///
 /// # Errors
 /// A line that says why it could not be played.
@@ -104,7 +108,7 @@ pub fn play(file: &Path, pace: Pace) -> Result<(), String> {
     // SAFETY: sysconf with a valid name has no obligations.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64;
     let (faults, cpu) = used();
-    let run = Box::leak(Box::new(Run {
+    let mut run = Run {
         program,
         file,
         pace,
@@ -119,12 +123,12 @@ pub fn play(file: &Path, pace: Pace) -> Result<(), String> {
         page,
         longest_look: AtomicU64::new(0),
         looked: AtomicU64::new(0),
-    }));
+    };
     let base_bytes = heap_bytes();
     run.awaited(0, 0);
     let began = Instant::now();
     run.began = began;
-    let run: &'static Run = run;
+    let run = RUN.get_or_init(|| run);
     run.next_of(0).store(0, Ordering::Relaxed);
     if stream(run, 0) {
         run.ended.fetch_add(1, Ordering::AcqRel);
