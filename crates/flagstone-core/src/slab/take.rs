@@ -179,7 +179,7 @@ mod tests {
         let (_world, slabs) = built("flagstone", cpus(1));
         for size in [16, 32] {
             let cache = slabs.cache(cache_of(&slabs, size));
-            let mut line = || slabs.alloc(cache).expect("memory").as_ptr() as usize / 64;
+            let line = || slabs.alloc(cache).expect("memory").as_ptr() as usize / 64;
             // Longer than any refill, so that it crosses from one to the next.
             let lines: std::vec::Vec<_> = (0..1000).map(|_| line()).collect();
             let shared = lines.windows(2).filter(|pair| pair[0] == pair[1]).count();
