@@ -21,10 +21,12 @@ use super::barn::{Barn, Limits};
 use super::cache::Cache;
 use super::engine::Engines;
 use super::node::Node;
+use super::refill::Part;
 use super::sheaf::{OwnSheaf, capacity_at_least, capacity_for};
 use super::slabs::Slabs;
+use super::sparse::Course;
 use super::tallies::BARN_BYTES_FIRST;
-use crate::base::{CacheId, CpuId, NodeId};
+use crate::base::{CacheId, CpuId};
 use crate::platform::{Access, Line, MAX_CACHES};
 use crate::sync::plain::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
@@ -286,11 +288,6 @@ impl<P: Engines> Slabs<P> {
         used.saturating_sub(self.barn_bytes().load(Relaxed))
     }
 
-    /// Of those, bytes of slabs in which no object that is out lay at the last estimate.
-    pub(crate) fn idle_bytes(&self) -> usize {
-        self.sweeps.idle_bytes.load(Relaxed)
-    }
-
     /// Estimates what is idle in slabs, and what caches in use hold beside their barns, for the budget: one sheaf within the
     /// quiet limit for each CPU that came by, since of two about half is free, and the empty slabs.
     #[cold]
@@ -307,18 +304,17 @@ impl<P: Engines> Slabs<P> {
         self.pages().budget().set_sheaves(bytes);
         let (now, used) = (P::now(), self.used_bytes());
         let of = |cache: &Cache| {
-            let course = self.course(cache);
+            let course = Course::of(self, cache);
             let follows = cache.sizing.barn_bytes.load(Relaxed) != 0;
             if follows && cache.sparse.follow(now, used, &course) {
                 cache.shrink_sizing();
-                let nodes = (0..self.node_count()).map(|node| self.node(cache.id(), NodeId(node)));
-                nodes.for_each(|node| self.empty_barn(cache, node));
+                Part::all(self, cache).for_each(|part| part.empty_barn());
             }
             course.idle
         };
         let idle: usize = self.live_caches().map(of).sum();
         let idle = idle.saturating_sub(self.pages().holes().bytes(P::page_size()));
-        self.sweeps.idle_bytes.store(idle, Relaxed);
+        self.idle_bytes.store(idle, Relaxed);
     }
 
     /// Counts a full sheaf into the barns.
@@ -387,11 +383,10 @@ impl<P: Engines> Slabs<P> {
                 continue;
             }
             let mut emptied = false;
-            for node in 0..self.node_count() {
-                let node = self.node(id, NodeId(node));
-                let cold = !node.barn.was_used();
-                if cold && node.barn.full() > 0 {
-                    self.empty_barn(cache, node);
+            for part in Part::all(self, cache) {
+                let cold = !part.node.barn.was_used();
+                if cold && part.node.barn.full() > 0 {
+                    part.empty_barn();
                     emptied = true;
                 }
             }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::base::CpuId;
+use crate::base::PageCount;
 use crate::page::PageConfig;
 use crate::platform::Platform;
 use crate::platform::testing::{Setup, Testing, World};

@@ -20,7 +20,7 @@ impl<P: Engines> Slab<'_, P> {
     /// that this made full is no longer the caller's: the next free puts it on the list, perhaps
     /// before this returns, so the answer comes from our own swap and not from another look.
     pub(crate) fn take_into(&self, sheaf: &mut OwnSheaf, want: u32) -> Taken {
-        self.slabs.fill_holes(self);
+        self.fill_holes();
         let chained = self.take_chained(sheaf, want);
         if chained.count == want {
             return chained;
@@ -138,7 +138,7 @@ impl<P: Engines> Slab<'_, P> {
     /// Takes one object; the caller isolated the slab or holds the list lock that takers need. As in
     /// [`Slab::take_into`], a slab that this made full is no longer the caller's.
     pub(crate) fn take_one(&self) -> Option<TakenOne> {
-        self.slabs.fill_holes(self);
+        self.fill_holes();
         loop {
             self.touch(Access::Atomic);
             let state = self.state();
