@@ -122,11 +122,7 @@ impl<P: Engines> Ready<P> {
     #[inline]
     fn count_calls(&self, calls: usize) {
         let counted = self.bell();
-        P::touch(
-            Line::Heap,
-            core::ptr::from_ref(counted).cast(),
-            Access::Write,
-        );
+        P::touch(Line::Heap, (&raw const *counted).cast(), Access::Write);
         let before = counted.load(Relaxed);
         let due = self.slabs.pages().budget().calls.due.load(Relaxed);
         // A program that seldom comes by must not keep for long what could not be paid for at once.

@@ -17,7 +17,6 @@ use super::descriptor::{Descriptor, PageKind, Spacing, flag};
 use super::memmap::Memmap;
 use super::pageset::Pagesets;
 use super::zone::{Block, Zone, each_run, name_tails};
-use super::zone_size::Shares;
 use crate::base::{NodeId, Order, PageCount, PageSize, Pfn};
 use crate::platform::Platform;
 use crate::sync::Ordering::Relaxed;
@@ -27,12 +26,12 @@ use core::ptr::NonNull;
 /// The page allocator of one heap.
 #[derive(Debug)]
 pub struct PageAllocator<P: Platform> {
-    map: Memmap,
-    zones: NonNull<Zone<P>>,
-    zone_count: u32,
+    pub(super) map: Memmap,
+    pub(super) zones: NonNull<Zone<P>>,
+    pub(super) zone_count: u32,
     /// Binary logarithm of the pages in each zone's share of the span.
-    zone_shift: u32,
-    cached_order: Order,
+    pub(super) zone_shift: u32,
+    pub(super) cached_order: Order,
     pub(super) control_bytes: usize,
     pub(super) own_bytes: AtomicUsize,
     /// Bytes of holes that were punched, in all.
@@ -48,29 +47,6 @@ unsafe impl<P: Platform> Send for PageAllocator<P> {}
 unsafe impl<P: Platform> Sync for PageAllocator<P> {}
 
 impl<P: Pagesets> PageAllocator<P> {
-    /// The allocator over zones that `build` made.
-    pub(super) fn from_parts(
-        map: Memmap,
-        zones: NonNull<Zone<P>>,
-        shares: Shares,
-        cached_order: Order,
-        control_bytes: usize,
-        config: &PageConfig,
-    ) -> Self {
-        Self {
-            map,
-            zones,
-            zone_count: shares.zones,
-            zone_shift: shares.shift,
-            cached_order,
-            control_bytes,
-            own_bytes: AtomicUsize::new(0),
-            hole_bytes: AtomicU64::new(0),
-            ticked: AtomicU64::new(0),
-            config: *config,
-        }
-    }
-
     // ---- addresses ----------------------------------------------------------------------
 
     /// Where the data starts: constant for life.
@@ -351,11 +327,8 @@ impl<P: Pagesets> PageAllocator<P> {
     /// A small block from the CPU's pageset of a zone, or past it from the zone itself.
     #[inline]
     fn alloc_small(&self, zone: &Zone<P>, order: Order) -> Option<Block> {
-        let block = zone.alloc_cached(&self.map, P::current_cpu(), order);
-        match block {
-            Some(_) => block,
-            None => zone.alloc(&self.map, order.pages()),
-        }
+        zone.alloc_cached(&self.map, P::current_cpu(), order)
+            .or_else(|| zone.alloc(&self.map, order.pages()))
     }
 
     /// From the zone near `node` if it is not low, else from the first that is not, else from

@@ -281,11 +281,8 @@ impl Round {
         self.each_stretch(
             |_| true,
             |first, pages| {
-                P::touch(
-                    Line::Page,
-                    (&raw const *map.descriptor(first)).cast(),
-                    Access::Read,
-                );
+                let page = map.descriptor(first);
+                P::touch(Line::Page, (&raw const *page).cast(), Access::Read);
                 P::work(Work::Pages(pages as u32));
                 let bytes = PageCount(pages).bytes(map.page_size());
                 // SAFETY: whole committed pages of free blocks that only this round holds.

@@ -11,8 +11,7 @@
 use super::allocator::PageAllocator;
 use super::build::{marks_of, size_of_zone};
 use super::config::Retention;
-use super::pageset::Pagesets;
-use super::pageset::{PagesetCounters, PagesetSnapshot};
+use super::pageset::{PagesetCounters, PagesetSnapshot, Pagesets};
 use super::snapshot::{PageSnapshot, ZoneSnapshot};
 use super::zone::Zone;
 use crate::base::{CpuId, Means, NodeId, Order, PageCount, Pfn};

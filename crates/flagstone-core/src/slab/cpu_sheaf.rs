@@ -12,7 +12,6 @@
 //!
 //! Locking: the barn's lock inside `barn.rs`, list locks inside `refill` and `flush`.
 
-use super::barn::Barn;
 use super::cache::Cache;
 use super::engine::{Engines, ObjectEngine};
 use super::refill::Part;
@@ -262,15 +261,6 @@ impl<P: Engines> Slabs<P> {
         if a == b || a == c { a } else { b }
     }
 
-    /// Flushes one sheaf of a barn: all barns hold more than they may now.
-    fn flush_one_of(&self, cache: &Cache, barn: &Barn) {
-        if let Some(mut full) = barn.take_full::<P>() {
-            self.count_out_of_barns(cache, &full);
-            self.flush(cache, &mut full);
-            self.drop_memory(full);
-        }
-    }
-
     /// Makes `sheaf` the main one here; what was main becomes spare.
     fn install_main(&self, cache: &Cache, sheaf: OwnSheaf) {
         if let Some(old) = self.exchange(Slot::main(cache.id().index()), Some(sheaf)) {
@@ -334,16 +324,20 @@ impl<P: Engines> Part<'_, P> {
     /// an empty sheaf if there is one to be had from that.
     fn store_full(&self, full: OwnSheaf) -> Option<OwnSheaf> {
         let Self { slabs, cache, .. } = *self;
-        let home = slabs.home_of(&full);
-        let node = home.map_or(self.node, |home| slabs.node(cache.id(), home));
+        let home = slabs.home_of(&full).map(|id| Self::of(slabs, cache, id));
+        let home = home.as_ref().unwrap_or(self);
         slabs.count_into_barns(cache, &full);
-        match node.barn.trade_for_empty::<P>(full, slabs.limits(cache)) {
+        match home
+            .node
+            .barn
+            .trade_for_empty::<P>(full, slabs.limits(cache))
+        {
             Ok(empty) => empty,
             Err(mut full) => {
-                slabs.note_flush(cache, node, &full);
+                slabs.note_flush(cache, home.node, &full);
                 slabs.flush(cache, &mut full);
                 if slabs.barns_overflow() {
-                    slabs.flush_one_of(cache, &node.barn);
+                    home.flush_one();
                 }
                 Some(full)
             }

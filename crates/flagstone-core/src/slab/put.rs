@@ -15,13 +15,8 @@ impl<P: Engines> Slab<'_, P> {
     /// free).
     pub fn put_chain(&self, chain: Chain) {
         if self.cache.is_guests::<P>() {
-            P::Engine::put_chain(self, chain);
-        } else {
-            self.put_chain_sheaf(chain);
+            return P::Engine::put_chain(self, chain);
         }
-    }
-
-    fn put_chain_sheaf(&self, chain: Chain) {
         loop {
             self.touch(Access::Atomic);
             let state = self.state();

@@ -3,7 +3,7 @@
 //! ```text
 //!   shrink_all     every CPU's sheaves, all barns, empty slabs   after a fall (heap/falls.rs)
 //!   shrink_cache   the same for one cache                        on request (destroy)
-//!   sweep          pages of partial slabs on which nothing lives   after much was flushed (sweep.rs)
+//!   sweep          pages on which nothing lives (sweep.rs)       after much was flushed
 //!   look_through   every CPU's sheaves, some of the barns        at the end of a program
 //! ```
 //!
@@ -50,12 +50,11 @@ impl<P: Engines> Slabs<P> {
         self.seize_sheaves(0..MAX_CACHES as u32);
         let mut seen = 0;
         for cache in self.live_caches() {
-            for Part { node, .. } in Part::all(self, cache) {
-                let barn = &node.barn;
-                while let Some(full) = (seen < most).then(|| barn.take_full::<P>()).flatten() {
-                    seen += full.len();
-                    self.count_out_of_barns(cache, &full);
-                    self.empty_out(cache, full);
+            for part in Part::all(self, cache) {
+                while seen < most
+                    && let Some(objects) = part.flush_one()
+                {
+                    seen += objects;
                 }
             }
         }
@@ -156,28 +155,34 @@ impl<P: Engines> Slabs<P> {
 }
 
 impl<P: Engines> Part<'_, P> {
+    /// Flushes a full sheaf of the barn; answers how many objects it held.
+    pub(super) fn flush_one(&self) -> Option<u32> {
+        let full = self.node.barn.take_full::<P>()?;
+        let objects = full.len();
+        self.slabs.count_out_of_barns(self.cache, &full);
+        self.slabs.empty_out(self.cache, full);
+        Some(objects)
+    }
+
     /// Empties the barn into the slabs.
     pub(super) fn empty_barn(&self) {
-        let Self { slabs, cache, .. } = *self;
         let barn = &self.node.barn;
         // Bounded: a barn that other CPUs keep filling must not hold us here.
         let mut sheaves = barn.full() + barn.empty();
         while sheaves > 0 {
             sheaves -= 1;
-            if let Some(full) = barn.take_full::<P>() {
-                slabs.count_out_of_barns(cache, &full);
-                slabs.empty_out(cache, full);
-            } else if let Some(empty) = barn.take_empty::<P>() {
-                slabs.empty_out(cache, empty);
-            } else {
-                return;
+            if self.flush_one().is_none() {
+                let Some(empty) = barn.take_empty::<P>() else {
+                    return;
+                };
+                self.slabs.drop_memory(empty);
             }
         }
     }
 
     fn give_back_empty_slabs(&self) {
-        let Self { slabs, cache, .. } = *self;
         const BATCH: usize = 32;
+        let Self { slabs, cache, .. } = *self;
         loop {
             let mut empty = [Pfn::NONE; BATCH];
             let mut found = 0;
@@ -185,12 +190,11 @@ impl<P: Engines> Part<'_, P> {
                 let Ok(mut list) = self.node.hold(slabs.pages()) else {
                     return;
                 };
-                let at = |pfn| slabs.pages().descriptor(pfn);
                 let mut pfn = list.head();
                 while pfn.is_some() && found < BATCH {
-                    let next = Pfn(at(pfn).next.load(Relaxed));
                     // SAFETY: slabs on the list are live slabs of the cache.
                     let slab = unsafe { Slab::at(slabs, cache, pfn) };
+                    let next = Pfn(slab.descriptor.next.load(Relaxed));
                     if slab.state().is_empty() && P::Engine::is_idle(&slab) {
                         list.remove(pfn);
                         empty[found] = pfn;

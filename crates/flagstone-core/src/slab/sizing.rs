@@ -28,7 +28,10 @@ use super::sparse::Course;
 use super::tallies::BARN_BYTES_FIRST;
 use crate::base::{CacheId, CpuId};
 use crate::platform::{Access, Line, MAX_CACHES};
-use crate::sync::plain::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use crate::sync::plain::{
+    AtomicU64, AtomicUsize,
+    Ordering::{self, Relaxed},
+};
 
 /// Sheaves more than one for each visitor that a barn takes where objects go round. Without them
 /// one CPU that allocates and one that frees come to the slabs whenever either falls behind.
@@ -69,11 +72,6 @@ pub(crate) enum Served {
     ByBarn,
     /// Slabs, or it was a free.
     Otherwise,
-}
-
-/// Bytes of a full sheaf.
-fn bytes_of(cache: &Cache, sheaf: &OwnSheaf) -> usize {
-    cache.geometry().size() * sheaf.len() as usize
 }
 
 /// Sets the bit of `cpu`, modulo 64, and answers all bits.
@@ -176,11 +174,7 @@ impl<P: Engines> Slabs<P> {
         if cache.sparse.is_on() {
             return;
         }
-        P::touch(
-            Line::Heap,
-            core::ptr::from_ref(visits).cast(),
-            Access::Write,
-        );
+        P::touch(Line::Heap, (&raw const *visits).cast(), Access::Write);
         if visits.misses.completes(VISITS, VISITS_NS, P::now) {
             cache.grow_sheaves(served, P::cpu_count(), &node.barn);
         }
@@ -194,11 +188,7 @@ impl<P: Engines> Slabs<P> {
             return;
         }
         let visits = &cache.visits;
-        P::touch(
-            Line::Heap,
-            core::ptr::from_ref(visits).cast(),
-            Access::Write,
-        );
+        P::touch(Line::Heap, (&raw const *visits).cast(), Access::Write);
         if visits.turns.completes(VISITS, VISITS_NS, P::now) {
             let next = capacity_for(target + 1).min(limit);
             cache.sizing.target.store(next, Relaxed);
@@ -227,10 +217,9 @@ impl<P: Engines> Slabs<P> {
             };
         }
         if cache.sparse.is_on() {
-            let (full, objects) = (0, 0);
             return Limits {
-                full,
-                objects,
+                full: 0,
+                objects: 0,
                 empty,
             };
         }
@@ -319,24 +308,27 @@ impl<P: Engines> Slabs<P> {
 
     /// Counts a full sheaf into the barns.
     pub(crate) fn count_into_barns(&self, cache: &Cache, sheaf: &OwnSheaf) {
-        self.count_barns(cache, |barns| {
-            barns.fetch_add(bytes_of(cache, sheaf), Relaxed)
-        });
+        self.count_barns(cache, sheaf, AtomicUsize::fetch_add);
     }
 
     /// Counts one out of them.
     pub(crate) fn count_out_of_barns(&self, cache: &Cache, sheaf: &OwnSheaf) {
-        self.count_barns(cache, |barns| {
-            barns.fetch_sub(bytes_of(cache, sheaf), Relaxed)
-        });
+        self.count_barns(cache, sheaf, AtomicUsize::fetch_sub);
     }
 
     /// Barns that policies bound by sheaves are not counted.
-    fn count_barns(&self, cache: &Cache, count: impl FnOnce(&AtomicUsize) -> usize) {
+    #[inline]
+    fn count_barns(
+        &self,
+        cache: &Cache,
+        sheaf: &OwnSheaf,
+        count: impl FnOnce(&AtomicUsize, usize, Ordering) -> usize,
+    ) {
         if cache.sizing.barn_bytes.load(Relaxed) != 0 {
             let busy = core::ptr::from_ref(&self.pages().budget().moved);
             P::touch(Line::Heap, busy.cast(), Access::Atomic);
-            count(self.barn_bytes());
+            let bytes = cache.geometry().size() * sheaf.len() as usize;
+            count(self.barn_bytes(), bytes, Relaxed);
         }
     }
 

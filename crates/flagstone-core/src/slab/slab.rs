@@ -245,11 +245,7 @@ impl<'a, P: Pagesets> Slab<'a, P> {
 
     /// Says that the slab's line is about to be used.
     pub fn touch(&self, access: Access) {
-        P::touch(
-            Line::Slab,
-            core::ptr::from_ref(self.descriptor).cast(),
-            access,
-        );
+        P::touch(Line::Slab, (&raw const *self.descriptor).cast(), access);
     }
 
     /// The node whose list this slab belongs to.
