@@ -26,7 +26,7 @@ const LAB: [&str; 4] = [
 ];
 
 /// Lines of code and comment of the product's core.
-const LINES_MAX: usize = 17_499;
+const LINES_MAX: usize = 17_397;
 const LINES_GOAL: usize = 11_000;
 
 /// Of the lab.
@@ -38,7 +38,7 @@ const LAB_GOAL: usize = 12_043;
 const CIRCLES_MAX: &[(&str, usize)] = &[];
 
 /// Files with an `impl` of a type, for each type above the goal.
-const SPREAD_MAX: &[(&str, usize)] = &[("Slabs", 12), ("Zone", 8)];
+const SPREAD_MAX: &[(&str, usize)] = &[];
 const SPREAD_GOAL: usize = 6;
 
 /// The figures as a table.

@@ -7,7 +7,7 @@ use flagstone_core::base::{CacheId, CpuId, PageSize};
 use flagstone_core::page::{PageConfig, Retention};
 use flagstone_core::platform::testing::{Setup, TestingWith, World};
 use flagstone_core::policy::Policy;
-use flagstone_core::slab::{Cache, CacheError, CacheRequest, Slabs};
+use flagstone_core::slab::{Cache, CacheError, CacheRequest, SlabView, Slabs};
 use flagstone_core::sync::Ordering::Relaxed;
 use flagstone_core::verify;
 use std::boxed::Box;
@@ -262,7 +262,7 @@ fn tiny_program(world: &World, slabs: &TestSlabs, cache: &Cache, number: u32, na
     }
     slabs.shrink_cache(cache);
     assert_eq!(
-        slabs.slab_heads(cache).count(),
+        SlabView::heads(slabs, cache).count(),
         0,
         "{name}, program {number}"
     );

@@ -11,7 +11,7 @@ use flagstone_core::base::{CpuId, NodeId, Pfn};
 use flagstone_core::platform::Platform;
 use flagstone_core::platform::testing::TestingWith;
 use flagstone_core::policy::Policy;
-use flagstone_core::slab::{Cache, CacheRequest, ObjectEngine, Slab, SlabState};
+use flagstone_core::slab::{Cache, CacheRequest, CpuHeld, ObjectEngine, Slab, SlabState, SlabView};
 use flagstone_core::sync::Ordering::Relaxed;
 use std::ptr::NonNull;
 use std::vec::Vec;
@@ -34,7 +34,7 @@ fn nr_partial(slabs: &TestSlabs, cache: &Cache) -> u32 {
 }
 
 fn slabs_of(slabs: &TestSlabs, cache: &Cache) -> usize {
-    slabs.slab_heads(cache).count()
+    SlabView::heads(slabs, cache).count()
 }
 
 /// `count` full slabs' objects, grouped by slab, allocated on CPU 0.
@@ -259,16 +259,16 @@ fn frees_put_aside_come_back_in_one_batch_or_when_memory_is_wanted() {
         for &object in &objects[..29] {
             Host(&slabs).defer(cache, object);
         }
-        assert_eq!(slabs.cpu_held(cache).deferred_objects, 29, "{name}");
+        assert_eq!(CpuHeld::of(&slabs, cache).deferred_objects, 29, "{name}");
         assert_eq!(live(&slabs, cache), 35, "{name}");
         check(&slabs, name);
         Host(&slabs).defer(cache, objects[29]);
-        assert_eq!(slabs.cpu_held(cache).deferred_objects, 0, "{name}");
+        assert_eq!(CpuHeld::of(&slabs, cache).deferred_objects, 0, "{name}");
         Host(&slabs).defer(cache, objects[30]);
         assert_eq!(live(&slabs, cache), 33, "{name}");
         // 33 are out, so some allocation of the next 64 finds no slab at hand and looks here.
         let more = take(&slabs, cache, 64);
-        assert_eq!(slabs.cpu_held(cache).deferred_objects, 0, "{name}");
+        assert_eq!(CpuHeld::of(&slabs, cache).deferred_objects, 0, "{name}");
         assert_eq!(counts(cache).deferred, 31, "{name}");
         check(&slabs, name);
         give(&slabs, cache, more);
@@ -319,12 +319,12 @@ fn a_free_that_finds_its_slab_locked_is_put_aside() {
     });
     assert!(taken, "the other thread holds the slab's lock now");
     give(&slabs, cache, [objects[0]]);
-    assert_eq!(slabs.cpu_held(cache).deferred_objects, 1);
+    assert_eq!(CpuHeld::of(&slabs, cache).deferred_objects, 1);
     lock.reset::<TestingWith<Kernels>>();
     give(&slabs, cache, [objects[1]]);
-    assert_eq!(slabs.cpu_held(cache).deferred_objects, 1);
+    assert_eq!(CpuHeld::of(&slabs, cache).deferred_objects, 1);
     Kernels::flush(&*slabs, cache);
-    assert_eq!(slabs.cpu_held(cache).deferred_objects, 0);
+    assert_eq!(CpuHeld::of(&slabs, cache).deferred_objects, 0);
     check(&slabs, "deferred");
 }
 

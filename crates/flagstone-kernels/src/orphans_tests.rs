@@ -44,7 +44,11 @@ fn give(slabs: &TestSlabs, cache: &Cache, objects: impl IntoIterator<Item = NonN
 fn nothing_stays(slabs: &TestSlabs, cache: &Cache, name: &str) {
     check(slabs, name);
     assert_eq!(slabs.destroy_cache(cache.id()), Ok(()), "{name}");
-    assert_eq!(slabs.orphans(cache, NODE), 0, "{name}");
+    assert_eq!(
+        slabs.node(cache.id(), NODE).orphans(slabs.pages()),
+        0,
+        "{name}"
+    );
     assert_eq!(slabs.lost.load(Relaxed), 0, "{name}");
 }
 
@@ -58,7 +62,10 @@ fn what_is_freed_on_top_of_the_lists_holder_comes_back() {
             give(&slabs, cache, objects);
             slabs.shrink_cache(cache);
         });
-        assert!(slabs.orphans(cache, NODE) > 10, "{name}: slabs were full");
+        assert!(
+            slabs.node(cache.id(), NODE).orphans(slabs.pages()) > 10,
+            "{name}: slabs were full"
+        );
         nothing_stays(&slabs, cache, name);
     }
 }
@@ -75,7 +82,11 @@ fn slabs_made_on_top_of_the_lists_holder_are_taken_from_later() {
         });
         let slabs_now = || u64::from(slabs.node(cache.id(), NODE).slabs.load(Relaxed));
         let before = slabs_now();
-        assert_eq!(slabs.orphans(cache, NODE), before, "{name}");
+        assert_eq!(
+            slabs.node(cache.id(), NODE).orphans(slabs.pages()),
+            before,
+            "{name}"
+        );
         objects.push(slabs.alloc(cache).expect("memory"));
         assert_eq!(slabs_now(), before, "{name}: from a slab that was there");
         give(&slabs, cache, objects);
@@ -112,7 +123,11 @@ fn orphans_of_slab_are_taken_up_before_a_free_lists_them() {
         let made = || slabs.alloc(cache).expect("memory");
         objects.extend((0..3).map(|_| made()));
     });
-    assert_eq!(slabs.orphans(cache, NODE), 3, "{name}");
+    assert_eq!(
+        slabs.node(cache.id(), NODE).orphans(slabs.pages()),
+        3,
+        "{name}"
+    );
     give(&slabs, cache, objects);
     slabs.shrink_cache(cache);
     let objects = fill(&slabs, cache);

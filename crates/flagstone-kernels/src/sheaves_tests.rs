@@ -6,7 +6,7 @@ use crate::{Deferral, Kernels, after_grace, counts, free_rcu, give_back, prefill
 use flagstone_core::base::{CpuId, NodeId, Pfn};
 use flagstone_core::platform::Platform;
 use flagstone_core::platform::testing::{Setup, TestingWith, World};
-use flagstone_core::slab::{Cache, CacheRequest, Node, OwnSheaf, Slab};
+use flagstone_core::slab::{Cache, CacheRequest, CpuHeld, Node, OwnSheaf, Slab};
 use flagstone_core::sync::Ordering::Relaxed;
 use std::boxed::Box;
 use std::ptr::NonNull;
@@ -51,7 +51,9 @@ fn node(slabs: &TestSlabs) -> &Node {
 /// Slabs of node 0's list with their free objects, from the head.
 fn list(slabs: &TestSlabs) -> Vec<(Pfn, u32)> {
     let cache = cache(slabs);
-    let mut pfn = slabs.partial_head(cache, NodeId(0));
+    let mut pfn = slabs
+        .node(cache.id(), NodeId(0))
+        .first_partial::<TestingWith<Kernels>>();
     let mut found = Vec::new();
     while pfn.is_some() {
         // SAFETY: slabs on the list are live slabs of the cache.
@@ -242,7 +244,7 @@ fn an_object_of_another_node_goes_past_all_sheaves_to_its_slab() {
         let listed = list(&slabs).len();
         world.run_on(far);
         give(&slabs, objects[..16].iter().copied());
-        let held = slabs.cpu_held(cache(&slabs));
+        let held = CpuHeld::of(&slabs, cache(&slabs));
         match name {
             // One slab became partial by the first free, and empty by the last.
             "linux-7.0" => assert_eq!(list(&slabs).len(), listed + 1, "{name}"),
@@ -288,7 +290,11 @@ fn deferred_frees_gather_in_a_sheaf_and_come_back_through_the_barn() {
             check(&slabs, name);
         }
         assert_eq!(rcu(&slabs, objects[0]).map(drop), None);
-        assert_eq!(slabs.cpu_held(cache(&slabs)).deferred_objects, 1, "{name}");
+        assert_eq!(
+            CpuHeld::of(&slabs, cache(&slabs)).deferred_objects,
+            1,
+            "{name}"
+        );
         check(&slabs, name);
         assert_eq!(live(&slabs, cache(&slabs)), 31, "{name}");
         give(&slabs, objects.drain(1..));

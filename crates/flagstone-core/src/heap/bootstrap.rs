@@ -15,8 +15,7 @@ use super::unlisted::Unlisted;
 use crate::page::PageConfig;
 use crate::platform::{Lock, LockKind, OutOfMemory};
 use crate::policy::Policy;
-use crate::slab::Engines;
-use crate::slab::{CacheRequest, Slabs};
+use crate::slab::{CacheRequest, Engines, Slabs};
 use crate::sync::plain::AtomicBool;
 
 /// What a heap is built with.

@@ -18,8 +18,7 @@ use super::stage::Stage;
 use crate::base::{CacheId, NodeId, Order, PageCount, Pfn};
 use crate::page::PageKind;
 use crate::platform::{Access, Fault, Line, Slot, Work};
-use crate::slab::Engines;
-use crate::slab::{Cache, SHEAF_CACHES};
+use crate::slab::{Cache, Engines, SHEAF_CACHES, Slab, Suspect};
 use crate::sync::Ordering::Relaxed;
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
@@ -291,7 +290,13 @@ impl<P: Engines> Heap<P> {
         // SAFETY: an object of the cache starts there.
         let marked =
             cache.general && unsafe { self.gate.mark_of(cache.id().index()).is_on(object) };
-        if marked && ready.slabs.holds_free(cache, object) {
+        let slabs = &ready.slabs;
+        let suspect = Suspect {
+            slabs,
+            cache,
+            object,
+        };
+        if marked && suspect.is_free() {
             P::fatal(Fault::DoubleFree, object.as_ptr());
         }
     }
@@ -485,7 +490,7 @@ impl<P: Engines> Ready<P> {
         if let Some(cache) = self.slabs.cache_of_page(pfn) {
             if cache.id().index() > SHEAF_CACHES {
                 // SAFETY: the page map names the cache.
-                unsafe { self.slabs.assert_live(cache, address) };
+                unsafe { Slab::assert_live(&self.slabs, cache, address) };
                 return Found::Object(cache);
             }
             P::fatal(Fault::InvalidFree, address.as_ptr());

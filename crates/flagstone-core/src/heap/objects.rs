@@ -5,7 +5,7 @@
 
 use super::ready::Ready;
 use crate::platform::{Fault, Slot};
-use crate::slab::{Cache, Engines};
+use crate::slab::{Cache, Engines, Slab};
 use core::ptr::NonNull;
 
 impl<P: Engines> Ready<P> {
@@ -39,7 +39,7 @@ impl<P: Engines> Ready<P> {
             self.upkeep_of_free(cache.sheaf_bytes());
             // SAFETY: the page map names the cache; obligation 1.
             unsafe {
-                self.slabs.assert_live(cache, object);
+                Slab::assert_live(&self.slabs, cache, object);
                 self.slabs.free_slow(cache, object);
             }
         }

@@ -10,10 +10,8 @@ use super::falls::{Course, HELD_LONG_NS, HELD_NS};
 use super::heap::Heap;
 use super::huge_block::{HugeBlock, HugeCount};
 use super::ready::Ready;
-use crate::base::NodeId;
 use crate::platform::{Access, Line, LockKind, MAX_CACHES, RawLock};
-use crate::slab::Engines;
-use crate::slab::Slabs;
+use crate::slab::{Engines, Part, Slabs};
 use crate::sync::plain::{AtomicUsize, Ordering::Relaxed};
 use core::ptr::NonNull;
 
@@ -124,11 +122,7 @@ impl<P: Engines> Ready<P> {
     #[inline]
     fn count_calls(&self, calls: usize) {
         let counted = self.bell();
-        P::touch(
-            Line::Heap,
-            core::ptr::from_ref(counted).cast(),
-            Access::Write,
-        );
+        P::touch(Line::Heap, (&raw const *counted).cast(), Access::Write);
         let before = counted.load(Relaxed);
         let due = self.slabs.pages().budget().calls.due.load(Relaxed);
         // A program that seldom comes by must not keep for long what could not be paid for at once.
@@ -163,7 +157,8 @@ impl<P: Engines> Ready<P> {
 
     /// Shrinks caches, and after a deep fall the bound on free pages, when the heap has fallen.
     fn follow_falls(&self) {
-        let (used, idle) = (self.slabs.used_bytes(), self.slabs.idle_bytes());
+        let idle = self.slabs.idle_bytes.load(Relaxed);
+        let used = self.slabs.used_bytes();
         let budget = self.slabs.pages().budget();
         let now = P::now();
         P::touch(Line::Heap, (&raw const self.deep).cast(), Access::Write);
@@ -208,15 +203,15 @@ impl<P: Engines> Ready<P> {
     pub(super) fn each_lock(&self, mut visit: impl FnMut(&RawLock)) {
         visit(self.slabs.registry_lock());
         visit(self.huge.raw());
-        self.slabs.each_local_lock(&mut visit);
+        for cache in self.slabs.live_caches() {
+            cache.each_local_lock(&self.slabs, &mut visit);
+        }
         for barns in [true, false] {
             for cache in self.slabs.live_caches() {
-                for node in 0..self.slabs.node_count() {
-                    let node = self.slabs.node(cache.id(), NodeId(node));
-                    visit(if barns {
-                        node.barn.raw_lock()
-                    } else {
-                        node.raw_lock()
+                for Part { node, .. } in Part::all(&self.slabs, cache) {
+                    visit(match barns {
+                        true => node.barn.raw_lock(),
+                        false => node.raw_lock(),
                     });
                 }
             }

@@ -17,7 +17,6 @@ use super::descriptor::{Descriptor, PageKind, Spacing, flag};
 use super::memmap::Memmap;
 use super::pageset::Pagesets;
 use super::zone::{Block, Zone, each_run, name_tails};
-use super::zone_size::Shares;
 use crate::base::{NodeId, Order, PageCount, PageSize, Pfn};
 use crate::platform::Platform;
 use crate::sync::Ordering::Relaxed;
@@ -27,17 +26,19 @@ use core::ptr::NonNull;
 /// The page allocator of one heap.
 #[derive(Debug)]
 pub struct PageAllocator<P: Platform> {
-    map: Memmap,
-    zones: NonNull<Zone<P>>,
-    zone_count: u32,
+    pub(super) map: Memmap,
+    pub(super) zones: NonNull<Zone<P>>,
+    pub(super) zone_count: u32,
     /// Binary logarithm of the pages in each zone's share of the span.
-    zone_shift: u32,
-    cached_order: Order,
-    control_bytes: usize,
-    own_bytes: AtomicUsize,
-    holes: AtomicU64,
-    ticked: AtomicU64,
-    config: PageConfig,
+    pub(super) zone_shift: u32,
+    pub(super) cached_order: Order,
+    pub(super) control_bytes: usize,
+    pub(super) own_bytes: AtomicUsize,
+    /// Bytes of holes that were punched, in all.
+    pub(super) hole_bytes: AtomicU64,
+    pub(super) ticked: AtomicU64,
+    /// What it was built with.
+    pub(super) config: PageConfig,
 }
 
 // SAFETY: zones are shared by design (locks and atomics), the memmap likewise.
@@ -46,29 +47,6 @@ unsafe impl<P: Platform> Send for PageAllocator<P> {}
 unsafe impl<P: Platform> Sync for PageAllocator<P> {}
 
 impl<P: Pagesets> PageAllocator<P> {
-    /// The allocator over zones that `build` made.
-    pub(super) fn from_parts(
-        map: Memmap,
-        zones: NonNull<Zone<P>>,
-        shares: Shares,
-        cached_order: Order,
-        control_bytes: usize,
-        config: &PageConfig,
-    ) -> Self {
-        Self {
-            map,
-            zones,
-            zone_count: shares.zones,
-            zone_shift: shares.shift,
-            cached_order,
-            control_bytes,
-            own_bytes: AtomicUsize::new(0),
-            holes: AtomicU64::new(0),
-            ticked: AtomicU64::new(0),
-            config: *config,
-        }
-    }
-
     // ---- addresses ----------------------------------------------------------------------
 
     /// Where the data starts: constant for life.
@@ -191,31 +169,21 @@ impl<P: Pagesets> PageAllocator<P> {
     #[inline]
     #[must_use]
     pub fn alloc_block(&self, order: Order, node: NodeId) -> Option<Block> {
-        let near = self.zone_at(self.zone_near(node));
-        if self.keeps(order) {
-            let block = if self.suits(near) {
-                self.alloc_small(near, order)
-            } else {
-                None
-            };
-            return match block {
-                Some(_) => block,
-                None => self.alloc_anywhere(node, |zone| self.alloc_small(zone, order)),
-            };
+        match self.keeps(order) {
+            true => self.alloc_near(node, |zone| self.alloc_small(zone, order)),
+            false => self.alloc_near(node, |zone| zone.alloc(&self.map, order.pages())),
         }
-        self.alloc_large(near, order.pages(), node)
     }
 
+    /// From the zone near `node`, or from another where that one is low or has nothing.
     #[inline]
-    fn alloc_large(&self, near: &Zone<P>, pages: PageCount, node: NodeId) -> Option<Block> {
-        let block = if self.suits(near) {
-            near.alloc(&self.map, pages)
-        } else {
-            None
-        };
+    fn alloc_near(&self, node: NodeId, from: impl Fn(&Zone<P>) -> Option<Block>) -> Option<Block> {
+        let near = self.zone_at(self.zone_near(node));
+        let suits = self.zone_count == 1 || !near.is_low();
+        let block = if suits { from(near) } else { None };
         match block {
             Some(_) => block,
-            None => self.alloc_anywhere(node, |zone| zone.alloc(&self.map, pages)),
+            None => self.alloc_anywhere(node, from),
         }
     }
 
@@ -245,7 +213,7 @@ impl<P: Pagesets> PageAllocator<P> {
         }
         match as_block(pages) {
             Some(order) if self.keeps(order) => self.alloc_block(order, node),
-            _ => self.alloc_large(self.zone_at(self.zone_near(node)), pages, node),
+            _ => self.alloc_near(node, |zone| zone.alloc(&self.map, pages)),
         }
     }
 
@@ -301,7 +269,7 @@ impl<P: Pagesets> PageAllocator<P> {
             let bytes = PageCount(len).bytes(self.page_size());
             // SAFETY: obligation 1: committed pages whose contents nobody needs.
             unsafe { P::decommit(self.address(pfn.plus(PageCount(first))), bytes) };
-            self.holes.fetch_add(bytes as u64, Relaxed);
+            self.hole_bytes.fetch_add(bytes as u64, Relaxed);
         });
         self.zone_of(pfn).add_holes(holes.count_ones() as usize);
     }
@@ -359,11 +327,8 @@ impl<P: Pagesets> PageAllocator<P> {
     /// A small block from the CPU's pageset of a zone, or past it from the zone itself.
     #[inline]
     fn alloc_small(&self, zone: &Zone<P>, order: Order) -> Option<Block> {
-        let block = zone.alloc_cached(&self.map, P::current_cpu(), order);
-        match block {
-            Some(_) => block,
-            None => zone.alloc(&self.map, order.pages()),
-        }
+        zone.alloc_cached(&self.map, P::current_cpu(), order)
+            .or_else(|| zone.alloc(&self.map, order.pages()))
     }
 
     /// From the zone near `node` if it is not low, else from the first that is not, else from
@@ -388,39 +353,12 @@ impl<P: Pagesets> PageAllocator<P> {
         })
     }
 
-    /// Whether the caller may take from this zone without looking at others.
-    #[inline]
-    fn suits(&self, zone: &Zone<P>) -> bool {
-        self.zone_count == 1 || !zone.is_low()
-    }
-
     // ---- zones --------------------------------------------------------------------------
 
     /// Whether pagesets keep blocks of `order`.
     #[inline]
     fn keeps(&self, order: Order) -> bool {
         order <= self.cached_order
-    }
-
-    pub(super) fn own_bytes(&self) -> usize {
-        self.own_bytes.load(Relaxed)
-    }
-
-    pub(super) fn control_bytes(&self) -> usize {
-        self.control_bytes
-    }
-
-    pub(super) fn hole_bytes_total(&self) -> u64 {
-        self.holes.load(Relaxed)
-    }
-
-    /// What it was built with.
-    pub(super) fn config(&self) -> &PageConfig {
-        &self.config
-    }
-
-    pub(super) fn ticked(&self) -> &AtomicU64 {
-        &self.ticked
     }
 
     #[inline]

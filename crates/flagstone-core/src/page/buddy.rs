@@ -390,13 +390,9 @@ impl FreeAreas {
         let head = map.descriptor(block.pfn);
         head.pages
             .store(head.pages.load(Relaxed).min(pages.0 as u32), Relaxed);
-        self.free_tail::<P>(map, block.pfn.plus(pages), PageCount(rest));
-    }
-
-    /// Frees pages that were tails of a longer block until now.
-    pub(super) fn free_tail<P: Platform>(&mut self, map: &Memmap, pfn: Pfn, pages: PageCount) {
-        map.descriptor(pfn).pages.store(1, Relaxed);
-        self.free_range::<P>(map, pfn, pages);
+        let tail = block.pfn.plus(pages);
+        map.descriptor(tail).pages.store(1, Relaxed);
+        self.free_range::<P>(map, tail, PageCount(rest));
     }
 
     fn split_to<P: Platform>(

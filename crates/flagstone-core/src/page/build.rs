@@ -17,6 +17,7 @@ use super::zone_size::{Managed, Shares};
 use crate::base::{CpuId, NodeId, Order, PageSize, Pfn};
 use crate::platform::{OutOfMemory, Platform};
 use crate::policy::{PcpMarks, PcpZone, Policy, WatermarkInput, Watermarks, min_free_kib};
+use crate::sync::{AtomicU64, AtomicUsize};
 use core::ptr::NonNull;
 
 /// The control part: zones, then pagesets, then the bits of whole blocks.
@@ -123,14 +124,18 @@ impl<P: Pagesets> PageAllocator<P> {
             // SAFETY: the control part has room for this many zones.
             unsafe { zones.add(index as usize).write(zone) };
         }
-        Some(Self::from_parts(
+        Some(Self {
             map,
             zones,
-            shares,
-            config.policy.pcp_rule.largest,
-            layout.control,
-            config,
-        ))
+            zone_count: shares.zones,
+            zone_shift: shares.shift,
+            cached_order: config.policy.pcp_rule.largest,
+            control_bytes: layout.control,
+            own_bytes: AtomicUsize::new(0),
+            hole_bytes: AtomicU64::new(0),
+            ticked: AtomicU64::new(0),
+            config: *config,
+        })
     }
 }
 

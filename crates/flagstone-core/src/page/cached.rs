@@ -170,12 +170,8 @@ impl<P: Pagesets> Zone<P> {
         let set = self.pageset(cpu).enter_waiting::<P>()?;
         let mut resident = 0;
         for (index, list) in set.lists.iter().enumerate() {
-            let mut pfn = list.head();
-            while pfn.is_some() {
-                let page = map.descriptor(pfn);
-                resident += u32::from(!page.has(flag::RELEASED)) << index;
-                pfn = Pfn(page.next.load(Relaxed));
-            }
+            let touched = |&pfn: &Pfn| !map.descriptor(pfn).has(flag::RELEASED);
+            resident += (list.iter(map).filter(touched).count() as u32) << index;
         }
         Some(PagesetSnapshot {
             count: set.count,
@@ -206,11 +202,7 @@ impl<P: Pagesets> Zone<P> {
             return 0;
         };
         for (index, list) in set.lists.iter().enumerate() {
-            let mut pfn = list.head();
-            while pfn.is_some() {
-                step(pfn, index);
-                pfn = Pfn(map.descriptor(pfn).next.load(Relaxed));
-            }
+            list.iter(map).for_each(|pfn| step(pfn, index));
         }
         set.count
     }

@@ -57,6 +57,14 @@ impl PageList {
         self.tail
     }
 
+    /// The blocks from the newest on. A block's link is read before the block is handed out.
+    pub(crate) fn iter(self, map: &Memmap) -> impl Iterator<Item = Pfn> {
+        let known = |pfn: Pfn| Some(pfn).filter(|pfn| pfn.is_some());
+        core::iter::successors(known(self.head), move |&pfn| {
+            known(Pfn(map.descriptor(pfn).next.load(Relaxed)))
+        })
+    }
+
     /// Adds a block at the head, from where the next allocation takes.
     #[inline]
     pub fn push_head(&mut self, map: &Memmap, pfn: Pfn) {

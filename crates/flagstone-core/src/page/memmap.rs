@@ -343,7 +343,10 @@ impl Memmap {
             true => Ground::Claimed,
             false => Ground::Reserved,
         };
-        let target = self.next_known(to);
+        // Pages whose resident bits fill a page become known together: 128 MiB of data with 4 KiB pages.
+        let together = self.page_size.bytes() * 8;
+        let target = to.index().next_multiple_of(together);
+        let target = target.min(self.pages as usize);
         self.commit_part::<P>(self.map, known, target, ground)?;
         let (bits, last) = (known / 8, target.div_ceil(64) * 8);
         if let Err(refused) = self.commit_part::<P>(self.resident.base(), bits, last, ground) {
@@ -363,19 +366,6 @@ impl Memmap {
     /// Pages whose page map may be read.
     fn known(&self) -> usize {
         self.limit.load(Acquire) >> self.page_size.shift()
-    }
-
-    /// How far page map and resident bits reach when those of `pfn` do.
-    fn next_known(&self, pfn: Pfn) -> usize {
-        pfn.index()
-            .next_multiple_of(self.unit())
-            .min(self.pages as usize)
-    }
-
-    /// Pages whose resident bits fill a page, which become known together: 128 MiB of data with
-    /// 4 KiB pages.
-    fn unit(&self) -> usize {
-        self.page_size.bytes() * 8
     }
 
     /// Gives up address space: the descriptors from `described` and the data from `committed` to a

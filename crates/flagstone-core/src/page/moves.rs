@@ -81,11 +81,9 @@ impl<P: Pagesets> Zone<P> {
 
     /// Cuts the blocks of a list into blocks of `order`. They are the pageset's alone.
     fn cut(&self, list: &mut PageList, map: &Memmap, order: Order) {
-        let mut next = core::mem::take(list).head();
-        while next.is_some() {
-            let block = map.descriptor(next);
-            let (first, whole) = (next, block.order().pages());
-            next = Pfn(block.next.load(Relaxed));
+        for first in core::mem::take(list).iter(map) {
+            let block = map.descriptor(first);
+            let whole = block.order().pages();
             let flags = block.flags.load(Relaxed);
             let known = block.pages.load(Relaxed).min(order.pages().0 as u32);
             for offset in (0..whole.0).step_by(order.pages().0) {
@@ -162,8 +160,7 @@ impl<P: Pagesets> Zone<P> {
             left = rest;
             let Some(mut core) = self.lock(map) else {
                 for run in runs {
-                    // SAFETY: the pages were the pageset's, which gave them up.
-                    unsafe { self.defer(map, run.pfn, run.pages()) };
+                    self.deferred().push(map, run.pfn, run.pages());
                 }
                 break;
             };

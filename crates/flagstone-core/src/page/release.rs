@@ -219,21 +219,19 @@ impl Round {
 
     /// Parks a block in this round.
     fn add<P: Platform>(&mut self, core: &mut ZoneCore, map: &Memmap, taken: Taken) {
-        let pages = taken.order.pages();
         map.descriptor(taken.pfn).set_kind(PageKind::Parked);
         core.parked.push_head(map, taken.pfn);
-        core.parked_pages += pages.0;
-        core.releasing = true;
-        core.giver = P::token();
-        self.blocks[self.len] = (taken.pfn, pages.0 as u32);
-        self.len += 1;
+        self.note::<P>(core, taken.pfn, taken.order.pages());
     }
 
     /// Parks a block of the largest order by its bit, so that not even its head's descriptor is needed.
     fn add_whole<P: Platform>(&mut self, core: &mut ZoneCore, map: &Memmap, pfn: Pfn) {
-        let pages = Order::MAX.pages();
         map.descriptor(pfn).set_kind(PageKind::Unused);
         map.whole().parked.set(pfn);
+        self.note::<P>(core, pfn, Order::MAX.pages());
+    }
+
+    fn note<P: Platform>(&mut self, core: &mut ZoneCore, pfn: Pfn, pages: PageCount) {
         core.parked_pages += pages.0;
         core.releasing = true;
         core.giver = P::token();
@@ -283,11 +281,8 @@ impl Round {
         self.each_stretch(
             |_| true,
             |first, pages| {
-                P::touch(
-                    Line::Page,
-                    (&raw const *map.descriptor(first)).cast(),
-                    Access::Read,
-                );
+                let page = map.descriptor(first);
+                P::touch(Line::Page, (&raw const *page).cast(), Access::Read);
                 P::work(Work::Pages(pages as u32));
                 let bytes = PageCount(pages).bytes(map.page_size());
                 // SAFETY: whole committed pages of free blocks that only this round holds.

@@ -80,6 +80,49 @@ pub struct PageSnapshot {
 }
 
 impl ZoneSnapshot {
+    /// A zone's figures; `None` on top of a lock's holder.
+    pub(super) fn of<P: Pagesets>(zone: &Zone<P>, map: &Memmap) -> Option<Self> {
+        let mut found = Self::of_areas(zone, map)?;
+        for cpu in (0..zone.cpus).map(CpuId) {
+            let set = zone.pageset_snapshot(map, cpu)?;
+            found.cached_pages += set.count as usize;
+            found.cached_resident_pages += set.resident as usize;
+            found.cached.add(&set.counters);
+            found.bypassed += zone.pageset(cpu).bypassed();
+        }
+        Some(found)
+    }
+
+    /// The figures of a zone's free areas alone.
+    pub(super) fn of_areas<P: Pagesets>(zone: &Zone<P>, map: &Memmap) -> Option<Self> {
+        let core = zone.lock(map)?;
+        let blocks = |released: bool| {
+            core::array::from_fn(|o| {
+                Order::new(o as u32).map_or(0, |order| core.areas.count(order, released))
+            })
+        };
+        Some(Self {
+            span_pages: (zone.end().0 - zone.start().0) as usize,
+            frontier_pages: (core.areas.frontier().0 - zone.start().0) as usize,
+            committed_pages: (core.committed.0 - zone.start().0) as usize,
+            in_use_pages: zone.used(&core),
+            free_pages: core.areas.pages(),
+            free_resident_pages: core.areas.resident(),
+            parked_pages: core.parked_pages,
+            resident_blocks: blocks(false),
+            released_blocks: blocks(true),
+            bare_pages: core.areas.bare_pages(),
+            bare_blocks: core.areas.bare_blocks(),
+            idle_blocks: core.areas.idle_blocks(),
+            keep_pages: core.keep.bound(map.budget(), zone.live(&core)),
+            managed_pages: zone.size().pages(),
+            marks: zone.size().marks(),
+            below_high: zone.flags().has(ZoneFlags::BELOW_HIGH),
+            counters: core.counters,
+            ..Self::default()
+        })
+    }
+
     /// Adds another zone's figures.
     pub fn add(&mut self, other: &Self) {
         self.span_pages += other.span_pages;
@@ -122,52 +165,6 @@ impl ZoneCounters {
         self.release_calls += other.release_calls;
         self.fresh_pages += other.fresh_pages;
         self.commit_calls += other.commit_calls;
-    }
-}
-
-impl<P: Pagesets> Zone<P> {
-    /// The zone's figures; `None` on top of a lock's holder.
-    pub(super) fn snapshot(&self, map: &Memmap) -> Option<ZoneSnapshot> {
-        let mut zone = self.areas_snapshot(map)?;
-        for cpu in (0..self.cpus).map(CpuId) {
-            let set = self.pageset_snapshot(map, cpu)?;
-            zone.cached_pages += set.count as usize;
-            zone.cached_resident_pages += set.resident as usize;
-            zone.cached.add(&set.counters);
-            zone.bypassed += self.pageset(cpu).bypassed();
-        }
-        Some(zone)
-    }
-
-    /// The figures of the free areas alone.
-    pub(super) fn areas_snapshot(&self, map: &Memmap) -> Option<ZoneSnapshot> {
-        let core = self.lock(map)?;
-        let blocks = |released: bool| {
-            core::array::from_fn(|o| {
-                Order::new(o as u32).map_or(0, |order| core.areas.count(order, released))
-            })
-        };
-        let in_use = self.used(&core);
-        Some(ZoneSnapshot {
-            span_pages: (self.end().0 - self.start().0) as usize,
-            frontier_pages: (core.areas.frontier().0 - self.start().0) as usize,
-            committed_pages: (core.committed.0 - self.start().0) as usize,
-            in_use_pages: in_use,
-            free_pages: core.areas.pages(),
-            free_resident_pages: core.areas.resident(),
-            parked_pages: core.parked_pages,
-            resident_blocks: blocks(false),
-            released_blocks: blocks(true),
-            bare_pages: core.areas.bare_pages(),
-            bare_blocks: core.areas.bare_blocks(),
-            idle_blocks: core.areas.idle_blocks(),
-            keep_pages: core.keep.bound(map.budget(), self.live(&core)),
-            managed_pages: self.size().pages(),
-            marks: self.size().marks(),
-            below_high: self.flags().has(ZoneFlags::BELOW_HIGH),
-            counters: core.counters,
-            ..ZoneSnapshot::default()
-        })
     }
 }
 

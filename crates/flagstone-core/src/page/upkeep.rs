@@ -11,8 +11,7 @@
 use super::allocator::PageAllocator;
 use super::build::{marks_of, size_of_zone};
 use super::config::Retention;
-use super::pageset::Pagesets;
-use super::pageset::{PagesetCounters, PagesetSnapshot};
+use super::pageset::{PagesetCounters, PagesetSnapshot, Pagesets};
 use super::snapshot::{PageSnapshot, ZoneSnapshot};
 use super::zone::Zone;
 use crate::base::{CpuId, Means, NodeId, Order, PageCount, Pfn};
@@ -27,7 +26,7 @@ impl<P: Pagesets> PageAllocator<P> {
     /// Keeps free memory within `means` from now on. `false` if a signal handler on top of a
     /// lock's holder could not tell every part; then it is to be tried again.
     pub fn apply(&self, means: &Means) -> bool {
-        let config = self.config();
+        let config = &self.config;
         let policy = Policy {
             limits: config.policy.limits.within(means),
             ..config.policy
@@ -72,9 +71,8 @@ impl<P: Pagesets> PageAllocator<P> {
         let mut pages = 0;
         for zone in self.zones() {
             pages += zone.release_down_to(self.memmap(), keep);
-            let left = zone
-                .areas_snapshot(self.memmap())
-                .map_or(0, |z| z.free_resident_pages);
+            let left = ZoneSnapshot::of_areas(zone, self.memmap());
+            let left = left.map_or(0, |areas| areas.free_resident_pages);
             keep = keep.saturating_sub(left);
         }
         pages << shift
@@ -94,11 +92,11 @@ impl<P: Pagesets> PageAllocator<P> {
     #[inline]
     pub fn tick(&self) -> bool {
         let now = P::now();
-        let last = self.ticked().load(Relaxed);
+        let last = self.ticked.load(Relaxed);
         if now.wrapping_sub(last) < TICK_NS {
             return false;
         }
-        let taken = self.ticked().compare_exchange(last, now, Relaxed, Relaxed);
+        let taken = self.ticked.compare_exchange(last, now, Relaxed, Relaxed);
         taken.is_ok() && last != 0 && self.decay()
     }
 
@@ -139,7 +137,7 @@ impl<P: Pagesets> PageAllocator<P> {
     pub fn snapshot(&self) -> PageSnapshot {
         let mut total = ZoneSnapshot::default();
         for zone in self.zones() {
-            total.add(&zone.snapshot(self.memmap()).unwrap_or_default());
+            total.add(&ZoneSnapshot::of(zone, self.memmap()).unwrap_or_default());
         }
         let known = self.map_limit().load(Relaxed) >> self.page_size().shift();
         PageSnapshot {
@@ -150,9 +148,9 @@ impl<P: Pagesets> PageAllocator<P> {
                 + known / 8,
             memmap_resident_bytes: self.memmap_resident(&total),
             total,
-            own_bytes: self.own_bytes(),
-            control_bytes: self.control_bytes(),
-            hole_bytes_total: self.hole_bytes_total(),
+            own_bytes: self.own_bytes.load(Relaxed),
+            control_bytes: self.control_bytes,
+            hole_bytes_total: self.hole_bytes.load(Relaxed),
         }
     }
 
@@ -171,31 +169,28 @@ impl<P: Pagesets> PageAllocator<P> {
     /// One zone's figures; `None` for a node without a zone or on top of a lock's holder.
     #[must_use]
     pub fn zone_snapshot(&self, node: NodeId) -> Option<ZoneSnapshot> {
-        self.zones()
-            .nth(usize::from(node.0))
-            .and_then(|zone| zone.snapshot(self.memmap()))
+        let zone = self.zones().nth(usize::from(node.0))?;
+        ZoneSnapshot::of(zone, self.memmap())
     }
 
     /// Pages in one CPU's pageset of one zone, and what happened in it since the start; `None` as for
     /// [`PageAllocator::zone_snapshot`]. Cheaper than a snapshot: no list is walked.
     #[must_use]
     pub fn pageset_counts(&self, node: NodeId, cpu: CpuId) -> Option<(u32, PagesetCounters)> {
-        if cpu.0 >= P::cpu_count() {
-            return None;
-        }
-        let zone = self.zones().nth(usize::from(node.0))?;
-        zone.pageset_counts(cpu)
+        self.with_pageset(node, cpu)?.pageset_counts(cpu)
     }
 
     /// One CPU's pageset of one zone; `None` as for [`PageAllocator::zone_snapshot`].
     #[must_use]
     pub fn pageset_snapshot(&self, node: NodeId, cpu: CpuId) -> Option<PagesetSnapshot> {
-        if cpu.0 >= P::cpu_count() {
-            return None;
-        }
-        self.zones()
-            .nth(usize::from(node.0))
-            .and_then(|zone| zone.pageset_snapshot(self.memmap(), cpu))
+        let zone = self.with_pageset(node, cpu)?;
+        zone.pageset_snapshot(self.memmap(), cpu)
+    }
+
+    /// A node's zone, if it has a pageset of `cpu`.
+    fn with_pageset(&self, node: NodeId, cpu: CpuId) -> Option<&Zone<P>> {
+        let zone = self.zones().nth(usize::from(node.0));
+        zone.filter(|_| cpu.0 < P::cpu_count())
     }
 
     /// Finishes what threads that are gone had begun: in the child of a fork, with all locks free.

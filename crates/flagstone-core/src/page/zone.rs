@@ -18,12 +18,12 @@
 //! empties.
 
 use super::buddy::{FreeAreas, TAILS_MAX, Taken};
+use super::deferred::Deferred;
 use super::descriptor::{Descriptor, PageKind};
 use super::keep::Keep;
 use super::list::PageList;
 use super::memmap::{Ground, Memmap};
 use super::pageset::Pageset;
-use super::stack::PageStack;
 use super::zone_size::{Managed, ZoneSize};
 use crate::base::{CpuId, NodeId, Order, PageCount, Pfn};
 use crate::platform::{Access, Guard, Line, Lock, LockKind, Platform};
@@ -118,7 +118,7 @@ pub(crate) struct ZonePlan {
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) frontier: AtomicU32,
-    pub(super) deferred: PageStack,
+    deferred: Deferred,
     /// A giver could not put its blocks back: whoever gives back next does it.
     pub(super) left_parked: AtomicBool,
     in_use: AtomicUsize,
@@ -149,7 +149,7 @@ impl<P: Platform> Zone<P> {
             ),
             shared: Shared {
                 frontier: AtomicU32::new(plan.start.0),
-                deferred: PageStack::new(),
+                deferred: Deferred::new(),
                 left_parked: AtomicBool::new(false),
                 in_use: AtomicUsize::new(0),
                 holes: AtomicUsize::new(0),
@@ -264,11 +264,25 @@ impl<P: Platform> Zone<P> {
         Some(core)
     }
 
+    #[cold]
+    fn drain_deferred(&self, core: &mut ZoneCore, map: &Memmap) {
+        for (pfn, pages) in self.shared.deferred.take(map) {
+            self.put(core, map, pfn, pages, true);
+        }
+        // What is too much is given back at the next free.
+        let _ = self.publish_free(core, map);
+    }
+
+    /// The blocks that handlers left.
+    pub(crate) fn deferred(&self) -> &Deferred {
+        &self.shared.deferred
+    }
+
     /// A run of `pages`, at most a block of the largest order.
     pub(super) fn alloc(&self, map: &Memmap, pages: PageCount) -> Option<Block> {
         let order = Order::new(crate::base::fls(pages.0 as u64 - 1))?;
         let mut core = self.lock(map)?;
-        let taken = self.take(&mut core, map, order)?;
+        let taken = self.take_up_to(&mut core, map, order, order)?;
         core.areas.give_back_tail::<P>(map, taken, pages);
         let zeroed = self.hand_out(&mut core, map, taken, pages, PageKind::Run);
         self.publish_alloc(&mut core, map);
@@ -304,8 +318,8 @@ impl<P: Platform> Zone<P> {
         holes: u32,
     ) {
         let Some(mut core) = self.lock(map) else {
-            // SAFETY: obligation 1. The holes, called resident, are given back once more.
-            return unsafe { self.defer(map, pfn, pages) };
+            // The holes, called resident, are given back once more.
+            return self.deferred().push(map, pfn, pages);
         };
         map.resident().set(pfn, pages);
         each_run(holes, |first, len| {
@@ -373,12 +387,10 @@ impl<P: Platform> Zone<P> {
         at = pfn.plus(old);
         while at < wanted {
             let taken = core.areas.take_at::<P>(map, at);
-            let pages = PageCount((wanted.0 - at.0) as usize)
-                .0
-                .min(taken.order.pages().0);
-            core.areas.give_back_tail::<P>(map, taken, PageCount(pages));
-            self.hand_out(&mut core, map, taken, PageCount(pages), PageKind::Tail);
-            at = at.plus(PageCount(pages));
+            let pages = PageCount((wanted.0 - at.0) as usize).min(taken.order.pages());
+            core.areas.give_back_tail::<P>(map, taken, pages);
+            self.hand_out(&mut core, map, taken, pages, PageKind::Tail);
+            at = at.plus(pages);
         }
         self.publish_alloc(&mut core, map);
         drop(core);
@@ -386,12 +398,8 @@ impl<P: Platform> Zone<P> {
         true
     }
 
-    /// A block of `order` from the free areas, advancing the frontier where needed.
-    pub(super) fn take(&self, core: &mut ZoneCore, map: &Memmap, order: Order) -> Option<Taken> {
-        self.take_up_to(core, map, order, order)
-    }
-
-    /// The same, or a longer one up to `most`; see [`FreeAreas::take_up_to`].
+    /// A block of `order` from the free areas, or a longer one up to `most` (see
+    /// [`FreeAreas::take_up_to`]), advancing the frontier where needed.
     pub(super) fn take_up_to(
         &self,
         core: &mut ZoneCore,
@@ -407,7 +415,7 @@ impl<P: Platform> Zone<P> {
                 core.areas
                     .free_range::<P>(map, taken.pfn, taken.order.pages());
                 return (most > order)
-                    .then(|| self.take(core, map, order))
+                    .then(|| self.take_up_to(core, map, order, order))
                     .flatten();
             }
             let again = core.areas.gone_pages() > 0 && self.map_again(core, map);

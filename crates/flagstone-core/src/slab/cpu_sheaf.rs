@@ -12,9 +12,9 @@
 //!
 //! Locking: the barn's lock inside `barn.rs`, list locks inside `refill` and `flush`.
 
-use super::barn::Barn;
 use super::cache::Cache;
 use super::engine::{Engines, ObjectEngine};
+use super::refill::Part;
 use super::sheaf::{OwnSheaf, bytes_for};
 use super::sizing::Served;
 use super::slabs::Slabs;
@@ -26,7 +26,7 @@ impl<P: Engines> Slabs<P> {
     /// Takes an object of `cache`: the fast step, then the slow path.
     #[inline]
     pub fn alloc(&self, cache: &Cache) -> Option<NonNull<u8>> {
-        if Self::is_guests(cache) {
+        if cache.is_guests::<P>() {
             return P::Engine::alloc(self, cache);
         }
         P::work(Work::Fast);
@@ -43,7 +43,7 @@ impl<P: Engines> Slabs<P> {
     /// 1. `object` came from `alloc` of this cache and is not used again.
     #[inline]
     pub unsafe fn free(&self, cache: &Cache, object: NonNull<u8>) {
-        if Self::is_guests(cache) {
+        if cache.is_guests::<P>() {
             // SAFETY: obligation 1.
             return unsafe { P::Engine::free(self, cache, object) };
         }
@@ -80,21 +80,22 @@ impl<P: Engines> Slabs<P> {
         Some(unsafe { OwnSheaf::from_entry(entry, cache.geometry().size()) })
     }
 
-    fn node_here(&self) -> NodeId {
-        P::node_of(P::current_cpu())
+    /// A cache's part on the node of this CPU.
+    fn part_here<'a>(&'a self, cache: &'a Cache) -> Part<'a, P> {
+        Part::of(self, cache, P::node_of(P::current_cpu()))
     }
 
     /// An allocation that found the main sheaf empty. `None` means out of memory.
     #[cold]
     #[inline(never)]
     pub fn alloc_slow(&self, cache: &Cache) -> Option<NonNull<u8>> {
-        if Self::is_guests(cache) {
+        if cache.is_guests::<P>() {
             return P::Engine::alloc(self, cache);
         }
         P::work(Work::Slow);
-        let node_id = self.node_here();
+        let part = self.part_here(cache);
         if cache.sheaf_capacity() == 0 {
-            return self.take_one(cache, node_id);
+            return part.take_one();
         }
         let id = cache.id().index();
         let mut hand = self.exchange(Slot::spare(id), None);
@@ -111,7 +112,7 @@ impl<P: Engines> Slabs<P> {
             }
             hand = Some(spare);
         }
-        let node = self.node(cache.id(), node_id);
+        let node = part.node;
         match node.barn.trade_for_full::<P>(hand, self.limits(cache)) {
             Ok((mut full, leftover)) => {
                 self.note_visit(cache, node, Served::ByBarn);
@@ -123,33 +124,13 @@ impl<P: Engines> Slabs<P> {
                 full.note_new_here();
                 let object = full.take();
                 self.install_main(cache, full);
-                object.or_else(|| self.take_one(cache, node_id))
+                object.or_else(|| part.take_one())
             }
             Err(hand) => {
                 self.note_visit(cache, node, Served::Otherwise);
-                self.alloc_from_slabs(cache, node_id, hand)
+                part.alloc_from_slabs(hand)
             }
         }
-    }
-
-    fn alloc_from_slabs(
-        &self,
-        cache: &Cache,
-        node_id: NodeId,
-        hand: Option<OwnSheaf>,
-    ) -> Option<NonNull<u8>> {
-        self.note_refill(cache, self.node(cache.id(), node_id));
-        let Some(mut sheaf) = self.empty_sheaf(cache, node_id, hand) else {
-            return self.take_one(cache, node_id);
-        };
-        self.refill(cache, node_id, &mut sheaf);
-        let object = sheaf.take();
-        if object.is_none() {
-            self.drop_sheaf(cache, sheaf);
-            return None;
-        }
-        self.install_main(cache, sheaf);
-        object
     }
 
     /// A free that found the main sheaf full (or absent, or `object` on top of it).
@@ -159,7 +140,7 @@ impl<P: Engines> Slabs<P> {
     #[cold]
     #[inline(never)]
     pub unsafe fn free_slow(&self, cache: &Cache, object: NonNull<u8>) {
-        if Self::is_guests(cache) {
+        if cache.is_guests::<P>() {
             // SAFETY: obligation 1.
             return unsafe { P::Engine::free(self, cache, object) };
         }
@@ -168,26 +149,24 @@ impl<P: Engines> Slabs<P> {
             // SAFETY: obligation 1.
             return unsafe { self.put_one(cache, object) };
         }
-        let node_id = self.node_here();
+        let part = self.part_here(cache);
         let id = cache.id().index();
         let spare = self.exchange(Slot::spare(id), None);
         let roomy = match spare {
-            Some(empty) if empty.is_empty() => self
-                .empty_sheaf(cache, node_id, Some(empty))
-                .map(|empty| self.turn_to_free(cache, node_id, empty, object)),
+            Some(empty) if empty.is_empty() => part
+                .empty_sheaf(Some(empty))
+                .map(|empty| self.turn_to_free(&part, empty, object)),
             Some(mut sheaf) if sheaf.room() > 0 => {
                 sheaf.note_was_spare();
                 Some(sheaf)
             }
             Some(full) => {
-                let node = self.node(cache.id(), node_id);
-                self.note_visit(cache, node, Served::Otherwise);
-                let rest = self.store_full(cache, node_id, full);
-                self.empty_sheaf(cache, node_id, rest)
+                self.note_visit(cache, part.node, Served::Otherwise);
+                part.empty_sheaf(part.store_full(full))
             }
             None => {
                 self.note_first(cache);
-                self.empty_sheaf(cache, node_id, None)
+                part.empty_sheaf(None)
             }
         };
         let Some(mut sheaf) = roomy else {
@@ -239,11 +218,11 @@ impl<P: Engines> Slabs<P> {
     /// replaced. Answers the sheaf to free to.
     fn turn_to_free(
         &self,
-        cache: &Cache,
-        node_id: NodeId,
+        part: &Part<'_, P>,
         mut empty: OwnSheaf,
         object: NonNull<u8>,
     ) -> OwnSheaf {
+        let cache = part.cache;
         empty.note_was_spare();
         let Some(mut main) = self.exchange(Slot::main(cache.id().index()), None) else {
             return empty;
@@ -259,32 +238,13 @@ impl<P: Engines> Slabs<P> {
             main.move_into(&mut empty, most);
         }
         let spare = match main.is_empty() {
-            true => self.empty_sheaf(cache, node_id, Some(main)),
+            true => part.empty_sheaf(Some(main)),
             false => Some(main),
         };
         if let Some(spare) = spare {
             self.install_spare(cache, spare);
         }
         empty
-    }
-
-    /// Stores a sheaf with objects in the barn of the node they came from, or flushes it. Returns
-    /// an empty sheaf if there is one to be had from that.
-    fn store_full(&self, cache: &Cache, node_id: NodeId, full: OwnSheaf) -> Option<OwnSheaf> {
-        let home = self.home_of(&full).unwrap_or(node_id);
-        let node = self.node(cache.id(), home);
-        self.count_into_barns(cache, &full);
-        match node.barn.trade_for_empty::<P>(full, self.limits(cache)) {
-            Ok(empty) => empty,
-            Err(mut full) => {
-                self.note_flush(cache, node, &full);
-                self.flush(cache, &mut full);
-                if self.barns_overflow() {
-                    self.flush_one_of(cache, &node.barn);
-                }
-                Some(full)
-            }
-        }
     }
 
     /// The node most of a sheaf's objects came from, judged by three of them. A sheaf that goes
@@ -299,51 +259,6 @@ impl<P: Engines> Slabs<P> {
             Some(self.pages().node_of(page))
         });
         if a == b || a == c { a } else { b }
-    }
-
-    /// Flushes one sheaf of a barn: all barns hold more than they may now.
-    fn flush_one_of(&self, cache: &Cache, barn: &Barn) {
-        if let Some(mut full) = barn.take_full::<P>() {
-            self.count_out_of_barns(cache, &full);
-            self.flush(cache, &mut full);
-            self.drop_memory(full);
-        }
-    }
-
-    /// An empty sheaf of the size wanted now: the one in hand, one of the barn, or a new one.
-    fn empty_sheaf(
-        &self,
-        cache: &Cache,
-        node_id: NodeId,
-        hand: Option<OwnSheaf>,
-    ) -> Option<OwnSheaf> {
-        let hand = hand.or_else(|| self.node(cache.id(), node_id).barn.take_empty::<P>());
-        let target = cache.sheaf_capacity();
-        let mut sheaf = match hand {
-            Some(sheaf) if cache.is_of_size(&sheaf, target) => sheaf,
-            Some(other) => match self.new_sheaf(cache, node_id, target) {
-                Some(sheaf) => {
-                    self.drop_memory(other);
-                    sheaf
-                }
-                None => other,
-            },
-            None => self.new_sheaf(cache, node_id, target)?,
-        };
-        sheaf.note_new_here();
-        Some(sheaf)
-    }
-
-    fn new_sheaf(&self, cache: &Cache, node_id: NodeId, target: u32) -> Option<OwnSheaf> {
-        let memory = self.take_one(self.sheaf_cache(target), node_id)?;
-        // From the base, so that where the world put the heap does not matter.
-        let nth = (memory.addr().get() - self.pages().base().addr().get()) / bytes_for(target);
-        let capacity = match cache.is_crowded(P::current_cpu()) {
-            true => cache.nth_capacity(target, nth),
-            false => target,
-        };
-        // SAFETY: objects of that cache are large enough and aligned to their size.
-        Some(unsafe { OwnSheaf::create(memory, capacity) })
     }
 
     /// Makes `sheaf` the main one here; what was main becomes spare.
@@ -361,21 +276,17 @@ impl<P: Engines> Slabs<P> {
 
     /// Finds a place for a sheaf that no slot of this CPU has room for.
     pub(crate) fn drop_sheaf(&self, cache: &Cache, sheaf: OwnSheaf) {
-        let node_id = self.node_here();
+        let part = self.part_here(cache);
         let rest = if sheaf.is_empty() {
             Some(sheaf)
         } else {
-            self.store_full(cache, node_id, sheaf)
+            part.store_full(sheaf)
         };
         let Some(empty) = rest else { return };
         let limits = self.limits(cache);
         let wanted = cache.is_of_size(&empty, cache.sheaf_capacity());
         let rest = match wanted {
-            true => self
-                .node(cache.id(), node_id)
-                .barn
-                .leave_empty::<P>(empty, limits)
-                .err(),
+            true => part.node.barn.leave_empty::<P>(empty, limits).err(),
             false => Some(empty),
         };
         if let Some(sheaf) = rest {
@@ -389,5 +300,80 @@ impl<P: Engines> Slabs<P> {
         let cache = self.sheaf_cache(sheaf.capacity());
         // SAFETY: the sheaf was made of an object of that cache, and we hold it alone.
         unsafe { self.put_one(cache, sheaf.into_raw().cast()) };
+    }
+}
+
+impl<P: Engines> Part<'_, P> {
+    fn alloc_from_slabs(&self, hand: Option<OwnSheaf>) -> Option<NonNull<u8>> {
+        let Self { slabs, cache, .. } = *self;
+        slabs.note_refill(cache, self.node);
+        let Some(mut sheaf) = self.empty_sheaf(hand) else {
+            return self.take_one();
+        };
+        self.refill(&mut sheaf);
+        let object = sheaf.take();
+        if object.is_none() {
+            slabs.drop_sheaf(cache, sheaf);
+            return None;
+        }
+        slabs.install_main(cache, sheaf);
+        object
+    }
+
+    /// Stores a sheaf with objects in the barn of the node they came from, or flushes it. Returns
+    /// an empty sheaf if there is one to be had from that.
+    fn store_full(&self, full: OwnSheaf) -> Option<OwnSheaf> {
+        let Self { slabs, cache, .. } = *self;
+        let home = slabs.home_of(&full).map(|id| Self::of(slabs, cache, id));
+        let home = home.as_ref().unwrap_or(self);
+        slabs.count_into_barns(cache, &full);
+        match home
+            .node
+            .barn
+            .trade_for_empty::<P>(full, slabs.limits(cache))
+        {
+            Ok(empty) => empty,
+            Err(mut full) => {
+                slabs.note_flush(cache, home.node, &full);
+                slabs.flush(cache, &mut full);
+                if slabs.barns_overflow() {
+                    home.flush_one();
+                }
+                Some(full)
+            }
+        }
+    }
+
+    /// An empty sheaf of the size wanted now: the one in hand, one of the barn, or a new one.
+    fn empty_sheaf(&self, hand: Option<OwnSheaf>) -> Option<OwnSheaf> {
+        let Self { slabs, cache, .. } = *self;
+        let hand = hand.or_else(|| self.node.barn.take_empty::<P>());
+        let target = cache.sheaf_capacity();
+        let mut sheaf = match hand {
+            Some(sheaf) if cache.is_of_size(&sheaf, target) => sheaf,
+            Some(other) => match self.new_sheaf(target) {
+                Some(sheaf) => {
+                    slabs.drop_memory(other);
+                    sheaf
+                }
+                None => other,
+            },
+            None => self.new_sheaf(target)?,
+        };
+        sheaf.note_new_here();
+        Some(sheaf)
+    }
+
+    fn new_sheaf(&self, target: u32) -> Option<OwnSheaf> {
+        let Self { slabs, cache, .. } = *self;
+        let memory = Part::of(slabs, slabs.sheaf_cache(target), self.id).take_one()?;
+        // From the base, so that where the world put the heap does not matter.
+        let nth = (memory.addr().get() - slabs.pages().base().addr().get()) / bytes_for(target);
+        let capacity = match cache.is_crowded(P::current_cpu()) {
+            true => cache.nth_capacity(target, nth),
+            false => target,
+        };
+        // SAFETY: objects of that cache are large enough and aligned to their size.
+        Some(unsafe { OwnSheaf::create(memory, capacity) })
     }
 }

@@ -40,7 +40,7 @@ impl<E: ObjectEngine> Pagesets for crate::platform::testing::TestingWith<E> {
 
 /// An engine for caches without sheaves.
 ///
-/// The core calls it for caches of `Slabs::is_guests` only.
+/// The core calls it for caches of `Cache::is_guests` only.
 pub trait ObjectEngine: Sized + 'static {
     /// Whether there is such an engine; otherwise every cache is the sheaf engine's.
     const SERVES: bool;
@@ -173,31 +173,33 @@ pub struct CpuHeld {
     pub deferred_objects: u64,
 }
 
-impl<P: Engines> Slabs<P> {
-    /// Whether a cache is not the sheaf engine's. Known when the core is built where there is no
-    /// other.
-    #[inline]
+impl CpuHeld {
+    /// Of a cache; exact when no other thread is at work.
     #[must_use]
-    pub fn is_guests(cache: &Cache) -> bool {
-        P::Engine::SERVES && cache.engine() != Engine::Sheaf
-    }
-
-    /// Slabs and free objects that CPUs keep for themselves under the engines without sheaves.
-    /// Exact when no other thread is at work.
-    pub fn cpu_held(&self, cache: &Cache) -> CpuHeld {
-        if Self::is_guests(cache) {
-            P::Engine::held(self, cache)
-        } else {
-            CpuHeld::default()
+    pub fn of<P: Engines>(slabs: &Slabs<P>, cache: &Cache) -> Self {
+        match cache.is_guests::<P>() {
+            true => P::Engine::held(slabs, cache),
+            false => Self::default(),
         }
     }
+}
 
-    /// Visits every CPU's section lock of every cache: for fork handling, before barns and lists.
-    pub fn each_local_lock(&self, visit: &mut dyn FnMut(&RawLock)) {
-        if P::Engine::SERVES {
-            for cache in self.live_caches().filter(|cache| Self::is_guests(cache)) {
-                P::Engine::each_lock(self, cache, visit);
-            }
+impl Cache {
+    /// Whether it is not the sheaf engine's. Known when the core is built where there is no other.
+    #[inline]
+    #[must_use]
+    pub fn is_guests<P: Engines>(&self) -> bool {
+        P::Engine::SERVES && self.engine() != Engine::Sheaf
+    }
+
+    /// Visits the locks of CPUs' sections: for fork handling, before barns and lists.
+    pub(crate) fn each_local_lock<P: Engines>(
+        &self,
+        slabs: &Slabs<P>,
+        visit: &mut dyn FnMut(&RawLock),
+    ) {
+        if self.is_guests::<P>() {
+            P::Engine::each_lock(slabs, self, visit);
         }
     }
 }

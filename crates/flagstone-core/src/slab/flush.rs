@@ -21,24 +21,17 @@ const LOOK_AHEAD: u32 = 16;
 impl<P: Engines> Slabs<P> {
     /// Gives all objects of `sheaf` back to their slabs. The sheaf stays, empty.
     pub fn flush(&self, cache: &Cache, sheaf: &mut OwnSheaf) {
-        self.flush_down_to(cache, sheaf, 0);
-    }
-
-    /// Gives objects back until `keep` are left: those put first stay.
-    pub(crate) fn flush_down_to(&self, cache: &Cache, sheaf: &mut OwnSheaf, keep: u32) {
-        let count = sheaf.len().saturating_sub(keep);
+        let count = sheaf.len();
         cache.count_back(count);
         if cache.can_be_swept() {
-            self.pages()
-                .budget()
-                .moved
-                .flushed
-                .fetch_add(count as usize * cache.geometry().size(), Relaxed);
+            let bytes = count as usize * cache.geometry().size();
+            let moved = &self.pages().budget().moved;
+            moved.flushed.fetch_add(bytes, Relaxed);
         }
-        let mut warm = sheaf.len();
-        while sheaf.len() > keep {
+        let mut warm = count;
+        while !sheaf.is_empty() {
             if sheaf.len() <= warm {
-                let until = sheaf.len().saturating_sub(LOOK_AHEAD).max(keep);
+                let until = sheaf.len().saturating_sub(LOOK_AHEAD);
                 self.warm(cache, sheaf, until);
                 warm = until;
             }
@@ -53,7 +46,7 @@ impl<P: Engines> Slabs<P> {
                 count: 1,
             };
             let mut at = sheaf.len();
-            let end = at.saturating_sub(LOOK_AHEAD).max(keep);
+            let end = at.saturating_sub(LOOK_AHEAD);
             while at > end {
                 at -= 1;
                 let Some(other) = sheaf.get(at) else { break };

@@ -10,79 +10,115 @@
 //! Invariants
 //! - `slab.one-isolator`: a slab at rest that is not full and on no list is an orphan.
 
-use super::cache::Cache;
-use super::engine::Engines;
 use super::node::{End, Node, PartialList};
-use super::slabs::Slabs;
-use crate::base::{NodeId, Pfn};
+use crate::base::Pfn;
+use crate::page::{PageAllocator, Pagesets};
 use crate::platform::{Access, Guard, Line, Reentered};
 use crate::sync::Ordering::Relaxed;
+use core::ops::Deref;
 
-impl<P: Engines> Slabs<P> {
-    /// A node's partial list with its lock, and on it what handlers had to leave.
+/// A node's partial list, with its lock.
+pub struct HeldList<'a, P: Pagesets> {
+    node: &'a Node,
+    pages: &'a PageAllocator<P>,
+    list: Guard<'a, P, PartialList>,
+}
+
+impl Node {
+    /// The partial list with its lock, and on it what handlers had to leave.
     ///
     /// # Errors
     /// `Reentered` on top of the lock's holder.
     #[inline]
-    pub fn list<'a>(&self, node: &'a Node) -> Result<Guard<'a, P, PartialList>, Reentered> {
-        let mut list = node.list().lock::<P>()?;
-        if node.has_orphans() {
-            self.adopt(node, &mut list);
-        }
-        Ok(list)
-    }
-
-    /// Puts a slab on a node's list, at the price of the lines that change.
-    pub fn list_add(&self, node: &Node, list: &mut PartialList, pfn: Pfn, end: End) {
-        let neighbour = match end {
-            End::Head => list.head(),
-            End::Tail => list.tail(),
+    pub fn hold<'a, P: Pagesets>(
+        &'a self,
+        pages: &'a PageAllocator<P>,
+    ) -> Result<HeldList<'a, P>, Reentered> {
+        let mut held = HeldList {
+            node: self,
+            pages,
+            list: self.list().lock::<P>()?,
         };
-        self.touch_neighbour(neighbour);
-        P::touch(Line::Node, node.address(), Access::Write);
-        node.link(list, |pfn| self.pages().descriptor(pfn), pfn, end);
-    }
-
-    /// Takes a slab off a node's list, at the price of the lines that change.
-    pub fn list_remove(&self, node: &Node, list: &mut PartialList, pfn: Pfn) {
-        let descriptor = self.pages().descriptor(pfn);
-        self.touch_neighbour(Pfn(descriptor.next.load(Relaxed)));
-        self.touch_neighbour(Pfn(descriptor.prev.load(Relaxed)));
-        P::touch(Line::Node, node.address(), Access::Write);
-        node.unlink(list, |pfn| self.pages().descriptor(pfn), pfn);
-    }
-
-    fn touch_neighbour(&self, pfn: Pfn) {
-        if pfn.is_some() {
-            let descriptor: *const _ = self.pages().descriptor(pfn);
-            P::touch(Line::Slab, descriptor.cast(), Access::Write);
+        if self.has_orphans() {
+            held.adopt();
         }
+        Ok(held)
     }
 
-    /// Puts them on the list, whose lock is held.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn adopt(&self, node: &Node, list: &mut PartialList) {
-        let at = |pfn| self.pages().descriptor(pfn);
-        for pfn in node.orphans.take(|pfn| &at(pfn).next) {
-            self.list_add(node, list, pfn, End::Tail);
-        }
+    /// The partial list if nobody holds its lock, without what handlers left.
+    #[inline]
+    pub fn try_hold<'a, P: Pagesets>(
+        &'a self,
+        pages: &'a PageAllocator<P>,
+    ) -> Option<HeldList<'a, P>> {
+        Some(HeldList {
+            node: self,
+            pages,
+            list: self.list().try_lock::<P>()?,
+        })
     }
 
     /// Leaves a slab that is on no list, and that the caller isolated or has just made partial, for
     /// the next holder of the list's lock.
     #[cold]
     #[inline(never)]
-    pub fn orphan(&self, node: &Node, pfn: Pfn) {
-        let link = |pfn| &self.pages().descriptor(pfn).next;
-        node.orphans.push(link, pfn);
+    pub fn orphan<P: Pagesets>(&self, pages: &PageAllocator<P>, pfn: Pfn) {
+        self.orphans.push(|pfn| &pages.descriptor(pfn).next, pfn);
     }
 
     /// Slabs that wait for a holder of the lock; exact when no other thread is at work.
     #[must_use]
-    pub fn orphans(&self, cache: &Cache, node: NodeId) -> u64 {
-        let link = |pfn| &self.pages().descriptor(pfn).next;
-        self.node(cache.id(), node).orphans.iter(link).count() as u64
+    pub fn orphans<P: Pagesets>(&self, pages: &PageAllocator<P>) -> u64 {
+        let link = |pfn| &pages.descriptor(pfn).next;
+        self.orphans.iter(link).count() as u64
+    }
+}
+
+impl<P: Pagesets> Deref for HeldList<'_, P> {
+    type Target = PartialList;
+
+    #[inline]
+    fn deref(&self) -> &PartialList {
+        &self.list
+    }
+}
+
+impl<P: Pagesets> HeldList<'_, P> {
+    /// Puts a slab on the list, at the price of the lines that change.
+    pub fn add(&mut self, pfn: Pfn, end: End) {
+        self.touch_neighbour(self.list.at(end));
+        P::touch(Line::Node, self.node.address(), Access::Write);
+        self.list.insert(|pfn| self.pages.descriptor(pfn), pfn, end);
+        let len = self.node.nr_partial();
+        self.node.nr_partial.store(len + 1, Relaxed);
+    }
+
+    /// Takes a slab off the list, at the price of the lines that change.
+    pub fn remove(&mut self, pfn: Pfn) {
+        let at = |pfn| self.pages.descriptor(pfn);
+        self.touch_neighbour(Pfn(at(pfn).next.load(Relaxed)));
+        self.touch_neighbour(Pfn(at(pfn).prev.load(Relaxed)));
+        P::touch(Line::Node, self.node.address(), Access::Write);
+        self.list.remove(at, pfn);
+        let len = self.node.nr_partial();
+        self.node.nr_partial.store(len - 1, Relaxed);
+    }
+
+    fn touch_neighbour(&self, pfn: Pfn) {
+        if pfn.is_some() {
+            let descriptor: *const _ = self.pages.descriptor(pfn);
+            P::touch(Line::Slab, descriptor.cast(), Access::Write);
+        }
+    }
+
+    /// Puts on it what handlers left.
+    #[cold]
+    #[inline(never)]
+    fn adopt(&mut self) {
+        let pages = self.pages;
+        for pfn in self.node.orphans.take(|pfn| &pages.descriptor(pfn).next) {
+            self.add(pfn, End::Tail);
+        }
     }
 }
 

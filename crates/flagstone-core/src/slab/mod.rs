@@ -51,11 +51,14 @@ pub use cache::{Cache, CacheRequest, CacheState, Constructor, NAME_BYTES};
 pub use chain::Links;
 pub use engine::{Broken, CpuHeld, Engines, ObjectEngine, Seen, Served};
 pub use geometry::{Geometry, LinkPlace};
+pub use lists::HeldList;
 pub use node::{End, Node, PartialList};
+pub use refill::Part;
 pub use sheaf::{OwnSheaf, SHEAF_BYTES_MAX, SHEAF_BYTES_MIN, bytes_for, capacity_for};
 pub use slab::{Chain, Slab};
 pub use slabs::{CacheError, SHEAF_CACHES, Slabs};
 pub use state::{CpuLists, NO_OBJECT, SlabState, Turn};
+pub(crate) use suspect::Suspect;
 pub use view::SlabView;
 
 #[cfg(all(test, not(loom)))]

@@ -17,7 +17,7 @@ use super::barn::Barn;
 use crate::base::Pfn;
 use crate::page::stack::PageStack;
 use crate::page::{Descriptor, flag};
-use crate::platform::{Lock, LockKind, RawLock};
+use crate::platform::{Lock, LockKind, Platform, RawLock};
 use crate::sync::plain::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// The doubly linked list of slabs, under the list lock.
@@ -43,7 +43,7 @@ pub struct Node {
     /// Full and empty sheaves.
     pub barn: Barn,
     list: Lock<PartialList>,
-    nr_partial: AtomicU32,
+    pub(super) nr_partial: AtomicU32,
     /// Slabs of the cache on this node, full ones included.
     pub slabs: AtomicU32,
     /// Slabs that wait for a holder of the lock (`lists.rs`).
@@ -74,6 +74,12 @@ impl Node {
     #[must_use]
     pub fn list(&self) -> &Lock<PartialList> {
         &self.list
+    }
+
+    /// First slab of the list: for looks at a heap that rests.
+    #[must_use]
+    pub fn first_partial<P: Platform>(&self) -> Pfn {
+        self.list.lock::<P>().map_or(Pfn::NONE, |list| list.head())
     }
 
     /// The list lock without its data.
@@ -108,29 +114,6 @@ impl Node {
     #[must_use]
     pub fn address(&self) -> *const u8 {
         core::ptr::from_ref(&self.list).cast()
-    }
-
-    /// Puts a slab on the list. `descriptors[pfn]` are reached through `at`.
-    pub(super) fn link<'a>(
-        &self,
-        list: &mut PartialList,
-        at: impl Fn(Pfn) -> &'a Descriptor,
-        pfn: Pfn,
-        end: End,
-    ) {
-        list.insert(at, pfn, end);
-        self.nr_partial.store(self.nr_partial() + 1, Relaxed);
-    }
-
-    /// Takes a slab off the list.
-    pub(super) fn unlink<'a>(
-        &self,
-        list: &mut PartialList,
-        at: impl Fn(Pfn) -> &'a Descriptor,
-        pfn: Pfn,
-    ) {
-        list.remove(at, pfn);
-        self.nr_partial.store(self.nr_partial() - 1, Relaxed);
     }
 }
 

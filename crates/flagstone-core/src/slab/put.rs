@@ -5,7 +5,6 @@
 use super::engine::{Engines, ObjectEngine};
 use super::node::End;
 use super::slab::{Chain, Slab};
-use super::slabs::Slabs;
 use super::state::SlabState;
 use crate::page::flag;
 use crate::platform::{Access, Fault, Line};
@@ -15,14 +14,9 @@ impl<P: Engines> Slab<'_, P> {
     /// takes the list lock if the slab was full or becomes empty (docs: linux-policies 5.4, slow
     /// free).
     pub fn put_chain(&self, chain: Chain) {
-        if Slabs::<P>::is_guests(self.cache) {
-            P::Engine::put_chain(self, chain);
-        } else {
-            self.put_chain_sheaf(chain);
+        if self.cache.is_guests::<P>() {
+            return P::Engine::put_chain(self, chain);
         }
-    }
-
-    fn put_chain_sheaf(&self, chain: Chain) {
         loop {
             self.touch(Access::Atomic);
             let state = self.state();
@@ -45,12 +39,12 @@ impl<P: Engines> Slab<'_, P> {
     #[inline(never)]
     fn put_with_list(&self, before: SlabState, after: SlabState) -> bool {
         let node = self.node();
-        let Ok(mut list) = self.slabs.list(node) else {
+        let Ok(mut list) = node.hold(self.slabs.pages()) else {
             // A signal handler interrupted the holder of this list. A slab on the list stays there,
             // empty; one that was full waits for the next holder.
             let done = self.swap_state(before, after);
             if done && before.is_full() {
-                self.slabs.orphan(node, self.pfn);
+                node.orphan(self.slabs.pages(), self.pfn);
             }
             return done;
         };
@@ -63,14 +57,14 @@ impl<P: Engines> Slab<'_, P> {
         if before.is_full() {
             if surplus {
                 drop(list);
-                self.slabs.give_back_slab(self);
+                self.give_back();
                 return true;
             }
-            self.slabs.list_add(node, &mut list, self.pfn, End::Tail);
+            list.add(self.pfn, End::Tail);
         } else if on_list && surplus {
-            self.slabs.list_remove(node, &mut list, self.pfn);
+            list.remove(self.pfn);
             drop(list);
-            self.slabs.give_back_slab(self);
+            self.give_back();
         }
         true
     }

@@ -5,10 +5,11 @@
 use super::cache::{CacheMaking, CacheRequest, CacheState, EngineRoom};
 use super::engine::{Engines, ObjectEngine, Served};
 use super::geometry::Geometry;
+use super::refill::Part;
 use super::sheaf::capacity_for;
 use super::slabs::{CacheError, SHEAF_CACHES, Slabs};
 use super::tallies::BARN_BYTES_FIRST;
-use crate::base::{CacheId, NodeId};
+use crate::base::CacheId;
 use crate::platform::MAX_CACHES;
 use crate::policy::{Cpus, Engine, ObjectSpec, SheafRule};
 use crate::sync::Ordering::Relaxed;
@@ -82,37 +83,29 @@ impl<P: Engines> Slabs<P> {
         })
         .ok_or(CacheError::Size)?;
         let growing = policy.sheaf_rule == SheafRule::Bytes && policy.sheaf_capacity_set.is_none();
-        let first = if growing {
-            first_capacity(layout.size).min(max)
-        } else {
-            max
+        let (first, busy, spread, bytes, empty) = match growing {
+            true => (
+                first_capacity(layout.size).min(max),
+                policy.busy_capacity(layout.size).max(max),
+                policy.limits.sheaf_spread,
+                BARN_BYTES_FIRST,
+                empty_slabs(geometry.slab_bytes()),
+            ),
+            false => (max, max, 0, 0, u32::MAX),
         };
         let barn = policy.barn_limits(layout.size, max);
         Ok(CacheMaking {
             id: CacheId(0),
             geometry,
             align: layout.align,
-            min_partial: match growing {
-                true => policy
-                    .min_partial(layout.size)
-                    .min(empty_slabs(geometry.slab_bytes())),
-                false => policy.min_partial(layout.size),
-            },
+            min_partial: policy.min_partial(layout.size).min(empty),
             sheaf_first: first,
             sheaf_max: max,
-            sheaf_busy: if growing {
-                policy.busy_capacity(layout.size).max(max)
-            } else {
-                max
-            },
-            sheaf_spread: if growing {
-                policy.limits.sheaf_spread
-            } else {
-                0
-            },
+            sheaf_busy: busy,
+            sheaf_spread: spread,
             barn_full: barn.full,
             barn_empty: barn.empty,
-            barn_bytes: if growing { BARN_BYTES_FIRST } else { 0 },
+            barn_bytes: bytes,
             refill_whole: !growing,
             engine,
             room: EngineRoom::default(),
@@ -134,14 +127,9 @@ impl<P: Engines> Slabs<P> {
             nodes: self.node_count(),
         };
         let bytes = P::Engine::room_bytes(&served);
-        let room = self.cache(id).room.again(bytes);
-        let room = room.map_or_else(
-            || {
-                let memory = self.pages().alloc_own(bytes).ok_or(CacheError::Exhausted)?;
-                Ok(EngineRoom::new(memory, bytes))
-            },
-            Ok,
-        )?;
+        let new = || Some(EngineRoom::new(self.pages().alloc_own(bytes)?, bytes));
+        let room = self.cache(id).room.again(bytes).or_else(new);
+        let room = room.ok_or(CacheError::Exhausted)?;
         // SAFETY: own memory, aligned to a page, for this cache alone (its id is not live).
         unsafe { P::Engine::furnish(room.address(), &served) };
         Ok(room)
@@ -157,10 +145,7 @@ impl<P: Engines> Slabs<P> {
         }
         let cache = self.live_cache(id).ok_or(CacheError::Absent)?;
         self.shrink_cache(cache);
-        let slabs: u32 = (0..self.node_count())
-            .map(|n| self.node(id, NodeId(n)).slabs.load(Relaxed))
-            .sum();
-        if slabs != 0 {
+        if Part::all(self, cache).any(|part| part.node.slabs.load(Relaxed) != 0) {
             return Err(CacheError::Busy);
         }
         cache.state.store(CacheState::Gone as u8, Relaxed);

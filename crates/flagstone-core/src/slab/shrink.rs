@@ -3,6 +3,7 @@
 //! ```text
 //!   shrink_all     every CPU's sheaves, all barns, empty slabs   after a fall (heap/falls.rs)
 //!   shrink_cache   the same for one cache                        on request (destroy)
+//!   sweep          pages on which nothing lives (sweep.rs)       after much was flushed
 //!   look_through   every CPU's sheaves, some of the barns        at the end of a program
 //! ```
 //!
@@ -14,15 +15,22 @@
 
 use super::cache::Cache;
 use super::engine::{Engines, ObjectEngine};
-use super::node::Node;
+use super::refill::Part;
 use super::sheaf::OwnSheaf;
 use super::slab::Slab;
 use super::slabs::Slabs;
-use crate::base::{CacheId, NodeId, Pfn};
+use super::sparse::Course;
+use crate::base::{CacheId, PageCount, Pfn};
 use crate::platform::{MAX_CACHES, Slot};
 use crate::policy::FlagstoneLimits;
 use crate::sync::Ordering::Relaxed;
 use core::ops::Range;
+
+/// Flushed bytes below which a sweep is not worth its calls.
+const FLUSHED_MIN: usize = 4 << 20;
+/// Share of the bytes in use (as a divisor) that must be flushed before a sweep, and that must
+/// be idle to make one worth while.
+const SHARE: usize = 32;
 
 impl<P: Engines> Slabs<P> {
     /// Empties every sheaf of every cache, on all CPUs, and gives back empty slabs.
@@ -42,12 +50,11 @@ impl<P: Engines> Slabs<P> {
         self.seize_sheaves(0..MAX_CACHES as u32);
         let mut seen = 0;
         for cache in self.live_caches() {
-            for node in 0..self.node_count() {
-                let barn = &self.node(cache.id(), NodeId(node)).barn;
-                while let Some(full) = (seen < most).then(|| barn.take_full::<P>()).flatten() {
-                    seen += full.len();
-                    self.count_out_of_barns(cache, &full);
-                    self.empty_out(cache, full);
+            for part in Part::all(self, cache) {
+                while seen < most
+                    && let Some(objects) = part.flush_one()
+                {
+                    seen += objects;
                 }
             }
         }
@@ -76,33 +83,12 @@ impl<P: Engines> Slabs<P> {
     /// What of shrinking concerns a cache's shared parts.
     fn shrink_shared(&self, cache: &Cache) {
         cache.shrink_sizing();
-        if Self::is_guests(cache) {
+        if cache.is_guests::<P>() {
             P::Engine::flush(self, cache);
         }
-        let nodes = || (0..self.node_count()).map(|node| self.node(cache.id(), NodeId(node)));
         // A barn may hold objects of another node's slabs: all barns before any list.
-        for node in nodes() {
-            self.empty_barn(cache, node);
-        }
-        for node in nodes() {
-            self.give_back_empty_slabs(cache, node);
-        }
-    }
-
-    pub(crate) fn empty_barn(&self, cache: &Cache, node: &Node) {
-        // Bounded: a barn that other CPUs keep filling must not hold us here.
-        let mut sheaves = node.barn.full() + node.barn.empty();
-        while sheaves > 0 {
-            sheaves -= 1;
-            if let Some(full) = node.barn.take_full::<P>() {
-                self.count_out_of_barns(cache, &full);
-                self.empty_out(cache, full);
-            } else if let Some(empty) = node.barn.take_empty::<P>() {
-                self.empty_out(cache, empty);
-            } else {
-                return;
-            }
-        }
+        Part::all(self, cache).for_each(|part| part.empty_barn());
+        Part::all(self, cache).for_each(|part| part.give_back_empty_slabs());
     }
 
     fn empty_out(&self, cache: &Cache, mut sheaf: OwnSheaf) {
@@ -110,42 +96,40 @@ impl<P: Engines> Slabs<P> {
         self.drop_memory(sheaf);
     }
 
-    fn give_back_empty_slabs(&self, cache: &Cache, node: &Node) {
-        const BATCH: usize = 32;
-        loop {
-            let mut empty = [Pfn::NONE; BATCH];
-            let mut found = 0;
-            {
-                let Ok(mut list) = self.list(node) else {
-                    return;
-                };
-                let at = |pfn| self.pages().descriptor(pfn);
-                let mut pfn = list.head();
-                while pfn.is_some() && found < BATCH {
-                    let next = Pfn(at(pfn).next.load(crate::sync::Ordering::Relaxed));
-                    // SAFETY: slabs on the list are live slabs of the cache.
-                    let slab = unsafe { Slab::at(self, cache, pfn) };
-                    if slab.state().is_empty() && P::Engine::is_idle(&slab) {
-                        self.list_remove(node, &mut list, pfn);
-                        empty[found] = pfn;
-                        found += 1;
-                    }
-                    pfn = next;
-                }
-            }
-            for &pfn in &empty[..found] {
-                // SAFETY: empty and off the list: nobody else refers to it.
-                let slab = unsafe { Slab::at(self, cache, pfn) };
-                self.give_back_slab(&slab);
-            }
-            if found < BATCH {
-                return;
+    /// Sweeps if enough was flushed and enough is idle; called by upkeep.
+    pub fn sweep_if_due(&self) {
+        let share = FLUSHED_MIN.max(self.pages().live().bytes(P::page_size()) / SHARE);
+        let budget = self.pages().budget();
+        if budget.moved.flushed.load(Relaxed) < share || !budget.sweeps.affords(P::now()) {
+            return;
+        }
+        budget.moved.flushed.store(0, Relaxed);
+        let caches = self.live_caches().filter(|cache| cache.can_be_swept());
+        let idle: usize = caches.map(|cache| Course::of(self, cache).idle).sum();
+        let before = self.pages().holes();
+        if idle.saturating_sub(before.bytes(P::page_size())) >= share {
+            let slabs = self.sweep();
+            let gained = self.pages().holes().0.saturating_sub(before.0);
+            if PageCount(gained).bytes(P::page_size()) < share / 4 {
+                budget.charge_slabs(slabs, P::now());
             }
         }
     }
-}
 
-impl<P: Engines> Slabs<P> {
+    /// Gives back every page of partial slabs on which nothing lives; answers how many slabs it
+    /// looked through.
+    #[inline(never)]
+    pub fn sweep(&self) -> usize {
+        let mut slabs = 0;
+        for cache in self.live_caches().filter(|cache| cache.can_be_swept()) {
+            for part in Part::all(self, cache) {
+                slabs += part.node.nr_partial() as usize;
+                part.sweep();
+            }
+        }
+        slabs
+    }
+
     /// Looks at what the process may use, and keeps within it from now on. No lock is held by
     /// the caller.
     #[inline(never)]
@@ -166,6 +150,67 @@ impl<P: Engines> Slabs<P> {
         }
         if self.pages().apply(&means) {
             self.bounds.note(&means);
+        }
+    }
+}
+
+impl<P: Engines> Part<'_, P> {
+    /// Flushes a full sheaf of the barn; answers how many objects it held.
+    pub(super) fn flush_one(&self) -> Option<u32> {
+        let full = self.node.barn.take_full::<P>()?;
+        let objects = full.len();
+        self.slabs.count_out_of_barns(self.cache, &full);
+        self.slabs.empty_out(self.cache, full);
+        Some(objects)
+    }
+
+    /// Empties the barn into the slabs.
+    pub(super) fn empty_barn(&self) {
+        let barn = &self.node.barn;
+        // Bounded: a barn that other CPUs keep filling must not hold us here.
+        let mut sheaves = barn.full() + barn.empty();
+        while sheaves > 0 {
+            sheaves -= 1;
+            if self.flush_one().is_none() {
+                let Some(empty) = barn.take_empty::<P>() else {
+                    return;
+                };
+                self.slabs.drop_memory(empty);
+            }
+        }
+    }
+
+    fn give_back_empty_slabs(&self) {
+        const BATCH: usize = 32;
+        let Self { slabs, cache, .. } = *self;
+        loop {
+            let mut empty = [Pfn::NONE; BATCH];
+            let mut found = 0;
+            {
+                let Ok(mut list) = self.node.hold(slabs.pages()) else {
+                    return;
+                };
+                let mut pfn = list.head();
+                while pfn.is_some() && found < BATCH {
+                    // SAFETY: slabs on the list are live slabs of the cache.
+                    let slab = unsafe { Slab::at(slabs, cache, pfn) };
+                    let next = Pfn(slab.descriptor.next.load(Relaxed));
+                    if slab.state().is_empty() && P::Engine::is_idle(&slab) {
+                        list.remove(pfn);
+                        empty[found] = pfn;
+                        found += 1;
+                    }
+                    pfn = next;
+                }
+            }
+            for &pfn in &empty[..found] {
+                // SAFETY: empty and off the list: nobody else refers to it.
+                let slab = unsafe { Slab::at(slabs, cache, pfn) };
+                slab.give_back();
+            }
+            if found < BATCH {
+                return;
+            }
         }
     }
 }

@@ -21,12 +21,17 @@ use super::barn::{Barn, Limits};
 use super::cache::Cache;
 use super::engine::Engines;
 use super::node::Node;
+use super::refill::Part;
 use super::sheaf::{OwnSheaf, capacity_at_least, capacity_for};
 use super::slabs::Slabs;
+use super::sparse::Course;
 use super::tallies::BARN_BYTES_FIRST;
-use crate::base::{CacheId, CpuId, NodeId};
+use crate::base::{CacheId, CpuId};
 use crate::platform::{Access, Line, MAX_CACHES};
-use crate::sync::plain::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use crate::sync::plain::{
+    AtomicU64, AtomicUsize,
+    Ordering::{self, Relaxed},
+};
 
 /// Sheaves more than one for each visitor that a barn takes where objects go round. Without them
 /// one CPU that allocates and one that frees come to the slabs whenever either falls behind.
@@ -67,11 +72,6 @@ pub(crate) enum Served {
     ByBarn,
     /// Slabs, or it was a free.
     Otherwise,
-}
-
-/// Bytes of a full sheaf.
-fn bytes_of(cache: &Cache, sheaf: &OwnSheaf) -> usize {
-    cache.geometry().size() * sheaf.len() as usize
 }
 
 /// Sets the bit of `cpu`, modulo 64, and answers all bits.
@@ -174,11 +174,7 @@ impl<P: Engines> Slabs<P> {
         if cache.sparse.is_on() {
             return;
         }
-        P::touch(
-            Line::Heap,
-            core::ptr::from_ref(visits).cast(),
-            Access::Write,
-        );
+        P::touch(Line::Heap, (&raw const *visits).cast(), Access::Write);
         if visits.misses.completes(VISITS, VISITS_NS, P::now) {
             cache.grow_sheaves(served, P::cpu_count(), &node.barn);
         }
@@ -192,11 +188,7 @@ impl<P: Engines> Slabs<P> {
             return;
         }
         let visits = &cache.visits;
-        P::touch(
-            Line::Heap,
-            core::ptr::from_ref(visits).cast(),
-            Access::Write,
-        );
+        P::touch(Line::Heap, (&raw const *visits).cast(), Access::Write);
         if visits.turns.completes(VISITS, VISITS_NS, P::now) {
             let next = capacity_for(target + 1).min(limit);
             cache.sizing.target.store(next, Relaxed);
@@ -225,10 +217,9 @@ impl<P: Engines> Slabs<P> {
             };
         }
         if cache.sparse.is_on() {
-            let (full, objects) = (0, 0);
             return Limits {
-                full,
-                objects,
+                full: 0,
+                objects: 0,
                 empty,
             };
         }
@@ -286,11 +277,6 @@ impl<P: Engines> Slabs<P> {
         used.saturating_sub(self.barn_bytes().load(Relaxed))
     }
 
-    /// Of those, bytes of slabs in which no object that is out lay at the last estimate.
-    pub(crate) fn idle_bytes(&self) -> usize {
-        self.sweeps.idle_bytes.load(Relaxed)
-    }
-
     /// Estimates what is idle in slabs, and what caches in use hold beside their barns, for the budget: one sheaf within the
     /// quiet limit for each CPU that came by, since of two about half is free, and the empty slabs.
     #[cold]
@@ -307,40 +293,42 @@ impl<P: Engines> Slabs<P> {
         self.pages().budget().set_sheaves(bytes);
         let (now, used) = (P::now(), self.used_bytes());
         let of = |cache: &Cache| {
-            let course = self.course(cache);
+            let course = Course::of(self, cache);
             let follows = cache.sizing.barn_bytes.load(Relaxed) != 0;
             if follows && cache.sparse.follow(now, used, &course) {
                 cache.shrink_sizing();
-                let nodes = (0..self.node_count()).map(|node| self.node(cache.id(), NodeId(node)));
-                nodes.for_each(|node| self.empty_barn(cache, node));
+                Part::all(self, cache).for_each(|part| part.empty_barn());
             }
             course.idle
         };
         let idle: usize = self.live_caches().map(of).sum();
         let idle = idle.saturating_sub(self.pages().holes().bytes(P::page_size()));
-        self.sweeps.idle_bytes.store(idle, Relaxed);
+        self.idle_bytes.store(idle, Relaxed);
     }
 
     /// Counts a full sheaf into the barns.
     pub(crate) fn count_into_barns(&self, cache: &Cache, sheaf: &OwnSheaf) {
-        self.count_barns(cache, |barns| {
-            barns.fetch_add(bytes_of(cache, sheaf), Relaxed)
-        });
+        self.count_barns(cache, sheaf, AtomicUsize::fetch_add);
     }
 
     /// Counts one out of them.
     pub(crate) fn count_out_of_barns(&self, cache: &Cache, sheaf: &OwnSheaf) {
-        self.count_barns(cache, |barns| {
-            barns.fetch_sub(bytes_of(cache, sheaf), Relaxed)
-        });
+        self.count_barns(cache, sheaf, AtomicUsize::fetch_sub);
     }
 
     /// Barns that policies bound by sheaves are not counted.
-    fn count_barns(&self, cache: &Cache, count: impl FnOnce(&AtomicUsize) -> usize) {
+    #[inline]
+    fn count_barns(
+        &self,
+        cache: &Cache,
+        sheaf: &OwnSheaf,
+        count: impl FnOnce(&AtomicUsize, usize, Ordering) -> usize,
+    ) {
         if cache.sizing.barn_bytes.load(Relaxed) != 0 {
             let busy = core::ptr::from_ref(&self.pages().budget().moved);
             P::touch(Line::Heap, busy.cast(), Access::Atomic);
-            count(self.barn_bytes());
+            let bytes = cache.geometry().size() * sheaf.len() as usize;
+            count(self.barn_bytes(), bytes, Relaxed);
         }
     }
 
@@ -387,11 +375,10 @@ impl<P: Engines> Slabs<P> {
                 continue;
             }
             let mut emptied = false;
-            for node in 0..self.node_count() {
-                let node = self.node(id, NodeId(node));
-                let cold = !node.barn.was_used();
-                if cold && node.barn.full() > 0 {
-                    self.empty_barn(cache, node);
+            for part in Part::all(self, cache) {
+                let cold = !part.node.barn.was_used();
+                if cold && part.node.barn.full() > 0 {
+                    part.empty_barn();
                     emptied = true;
                 }
             }

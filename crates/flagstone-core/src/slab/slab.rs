@@ -13,9 +13,10 @@ use super::chain::Links;
 use super::node::Node;
 use super::slabs::Slabs;
 use super::state::SlabState;
-use crate::base::Pfn;
-use crate::page::{Descriptor, PageKind, Pagesets};
-use crate::platform::{Access, Fault, Line, Platform};
+use crate::base::{NodeId, Pfn};
+use crate::page::{Descriptor, PageKind, Pagesets, flag};
+use crate::platform::{Access, Fault, Line, Platform, Work};
+use crate::policy::Engine;
 use crate::sync::Ordering::{AcqRel, Acquire, Relaxed};
 use core::ptr::NonNull;
 
@@ -86,6 +87,83 @@ impl<'a, P: Pagesets> Slab<'a, P> {
         }
     }
 
+    /// A slab none of whose objects was handed out, on no list; the caller owns it.
+    pub fn create(slabs: &'a Slabs<P>, cache: &'a Cache, near: NodeId) -> Option<Self> {
+        let pages = slabs.pages();
+        let geometry = cache.geometry();
+        let block = match geometry.order() {
+            Some(order) => pages.alloc_block(order, near)?,
+            None => pages.alloc_run(geometry.pages(), near)?,
+        };
+        P::work(Work::NewSlab(match cache.links_when_taken() {
+            true => 0,
+            false => geometry.pages().0 as u32,
+        }));
+        let pfn = block.pfn;
+        pages.name_tails(pfn, geometry.pages());
+        Self::describe(slabs, cache, pfn);
+        // SAFETY: just described; nobody else knows it.
+        let slab = unsafe { Self::at(slabs, cache, pfn) };
+        slab.links.reset();
+        slab.node().slabs.fetch_add(1, Relaxed);
+        Some(slab)
+    }
+
+    /// Makes a block a slab. Its length and its tails are the page layer's to say (`page.tails`).
+    fn describe(slabs: &Slabs<P>, cache: &Cache, pfn: Pfn) {
+        let geometry = cache.geometry();
+        let head = slabs.pages().descriptor(pfn);
+        head.cache.store(cache.id().0, Relaxed);
+        head.fresh.store(0, Relaxed);
+        head.flags.store(0, Relaxed);
+        let generation = match geometry.links_aside() {
+            true => 0,
+            false => slabs.next_generation(),
+        };
+        head.spare.store(generation, Relaxed);
+        let state = SlabState::untouched(geometry.objects());
+        head.state.store(state.0, Relaxed);
+        head.set_kind(PageKind::Slab);
+        slabs.map_pages(pfn, geometry.pages(), cache.id().0 as u8);
+    }
+
+    /// Gives an empty slab that is on no list back to the page layer.
+    pub fn give_back(&self) {
+        let (pages, length) = (self.slabs.pages(), self.cache.geometry().pages());
+        let holes = match self.descriptor.has(flag::HOLES) {
+            true => self.descriptor.spare.load(Relaxed),
+            false => 0,
+        };
+        self.node().slabs.fetch_sub(1, Relaxed);
+        self.slabs.map_pages(self.pfn, length, 0);
+        // SAFETY: the slab is empty and on no list, so nobody refers to its pages any more.
+        unsafe {
+            match self.cache.geometry().order() {
+                _ if holes != 0 => pages.free_with_holes(self.pfn, length, holes),
+                Some(order) => pages.free_block(self.pfn, order),
+                None => pages.free_run(self.pfn, length),
+            }
+        }
+    }
+
+    /// Notes which pages are given back; answers which were.
+    pub(super) fn note_holes(&self, holes: u32) -> u32 {
+        self.descriptor.mark(flag::HOLES, holes != 0);
+        self.descriptor.spare.swap(holes, Relaxed)
+    }
+
+    /// Forgets the holes before objects are handed out.
+    #[inline]
+    pub(super) fn fill_holes(&self) {
+        if self.descriptor.has(flag::HOLES) {
+            let holes = self.note_holes(0);
+            let pages = self.slabs.pages();
+            pages.fill_holes(self.pfn, holes);
+            let budget = pages.budget();
+            budget.charge_holes(holes.count_ones() as usize, P::now());
+        }
+    }
+
     /// The slab that holds `object`, and the object's index in it. Ends the program if no object
     /// of the cache starts there.
     ///
@@ -108,6 +186,19 @@ impl<'a, P: Pagesets> Slab<'a, P> {
         let slab = unsafe { Self::at(slabs, cache, head) };
         let index = slab.index(object);
         (slab, index)
+    }
+
+    /// Ends the program unless an object of `cache` that was handed out starts at `object`, or if
+    /// it is free in its slab. What is free in a sheaf is not noticed here.
+    ///
+    /// # Safety
+    /// 1. As for `holding`.
+    pub(crate) unsafe fn assert_live(slabs: &'a Slabs<P>, cache: &'a Cache, object: NonNull<u8>) {
+        // SAFETY: obligation 1.
+        let (slab, index) = unsafe { Self::holding(slabs, cache, object) };
+        if cache.engine() == Engine::Sheaf && slab.links.peek(index).is_some() {
+            P::fatal(Fault::DoubleFree, object.as_ptr());
+        }
     }
 
     /// The index of `object`. Ends the program if no object handed out starts there.
@@ -154,11 +245,7 @@ impl<'a, P: Pagesets> Slab<'a, P> {
 
     /// Says that the slab's line is about to be used.
     pub fn touch(&self, access: Access) {
-        P::touch(
-            Line::Slab,
-            core::ptr::from_ref(self.descriptor).cast(),
-            access,
-        );
+        P::touch(Line::Slab, (&raw const *self.descriptor).cast(), access);
     }
 
     /// The node whose list this slab belongs to.

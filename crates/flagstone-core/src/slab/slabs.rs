@@ -14,13 +14,12 @@ use super::cache::{Cache, CacheMaking, CacheRequest, CacheState, EngineRoom};
 use super::geometry::Geometry;
 use super::node::Node;
 use super::sheaf::{SHEAF_BYTES_MIN, bytes_for};
-use super::tallies::{BarnsTotal, Sweeps};
+use super::tallies::BarnsTotal;
 use crate::base::{CacheId, NodeId, PageCount, Pfn};
 use crate::page::{PageAllocator, PageConfig, Pagesets};
 use crate::platform::{CpuArea, Lock, LockKind, MAX_CACHES, OutOfMemory, Platform};
-use crate::policy::Bounds;
-use crate::policy::{Engine, Policy};
-use crate::sync::plain::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use crate::policy::{Bounds, Engine, Policy};
+use crate::sync::plain::{AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use core::ptr::NonNull;
 
 /// Caches of sheaves: memory of 64 B, 128 B, ... 8 KiB.
@@ -58,8 +57,8 @@ pub struct Slabs<P: Platform> {
     pub(crate) barns: BarnsTotal,
     /// What sheaves and barns may hold.
     pub(crate) bounds: Bounds,
-    /// What sweeps remember.
-    pub(crate) sweeps: Sweeps,
+    /// Bytes of slabs in which no object that is out lay at the last estimate.
+    pub(crate) idle_bytes: AtomicUsize,
 }
 
 // SAFETY: everything shared inside is atomic, behind a lock, or written once in `init`.
@@ -103,7 +102,7 @@ impl<P: Pagesets> Slabs<P> {
             (&raw mut (*this).lost).write(AtomicU64::new(0));
             (&raw mut (*this).barns).write(BarnsTotal::default());
             (&raw mut (*this).bounds).write(Bounds::of(&policy.limits));
-            (&raw mut (*this).sweeps).write(Sweeps::default());
+            (&raw mut (*this).idle_bytes).write(AtomicUsize::new(0));
         }
         // SAFETY: every field is initialised now.
         let slabs = unsafe { &*this };
@@ -255,36 +254,25 @@ impl<P: Pagesets> Slabs<P> {
     /// Writes `id` (or zero) into the page map for a slab's pages.
     pub(crate) fn map_pages(&self, pfn: Pfn, pages: PageCount, id: u8) {
         for page in 0..pages.0 {
-            // SAFETY: the page map has one byte for each page of the span.
-            let cell = unsafe {
-                self.pages
-                    .page_map()
-                    .add(pfn.index() + page)
-                    .cast::<AtomicU8>()
-                    .as_ref()
-            };
-            cell.store(id, Relaxed);
+            self.page_map_of(pfn.plus(PageCount(page)))
+                .store(id, Relaxed);
         }
+    }
+
+    /// A page's byte of the page map.
+    #[inline]
+    fn page_map_of(&self, pfn: Pfn) -> &AtomicU8 {
+        let map = self.pages.page_map().cast::<AtomicU8>();
+        // SAFETY: the page map has one byte for each page of the span.
+        unsafe { map.add(pfn.index()).as_ref() }
     }
 
     /// The cache whose slab holds page `pfn`, if any.
     #[inline]
     #[must_use]
     pub fn cache_of_page(&self, pfn: Pfn) -> Option<&Cache> {
-        // SAFETY: as in `map_pages`.
-        let cell = unsafe {
-            self.pages
-                .page_map()
-                .add(pfn.index())
-                .cast::<AtomicU8>()
-                .as_ref()
-        };
-        let id = cell.load(Relaxed);
-        if id == 0 {
-            None
-        } else {
-            Some(self.cache(CacheId(u16::from(id))))
-        }
+        let id = self.page_map_of(pfn).load(Relaxed);
+        (id != 0).then(|| self.cache(CacheId(u16::from(id))))
     }
 
     /// The cache that holds sheaves of `capacity` slots.

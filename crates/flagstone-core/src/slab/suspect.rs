@@ -5,7 +5,7 @@
 //!   2  each node's barn, under its lock
 //! ```
 //!
-//! (The slab's chain was looked at by [`Slabs::assert_live`].) What is found here ends a program,
+//! (The slab's chain was looked at by [`Slab::assert_live`].) What is found here ends a program,
 //! so only what was seen in a sheaf that is held exclusively counts: taken out of its slot, or
 //! under the barn's lock. A live object is in none, whatever others do meanwhile, since its owner
 //! is here and gives it up afterwards. The look from outside only saves taking sheaves out of
@@ -14,66 +14,61 @@
 //! Not found is not proof of the contrary: a sheaf may be in somebody's hand or travel from a
 //! place not yet looked at to one that was.
 
-use super::barn::Barn;
 use super::cache::Cache;
 use super::engine::Engines;
+use super::refill::Part;
 use super::sheaf::OwnSheaf;
-use super::slab::Slab;
 use super::slabs::{SHEAF_CACHES, Slabs};
-use crate::base::{CpuId, NodeId};
-use crate::platform::{Fault, SHEAF_HEADER_BYTES, SheafWord, Slot};
+use crate::base::CpuId;
+use crate::platform::{SHEAF_HEADER_BYTES, SheafWord, Slot};
 use crate::policy::Engine;
 use crate::sync::plain::{AtomicUsize, Ordering::Relaxed};
 use core::ptr::NonNull;
 
-impl<P: Engines> Slabs<P> {
-    /// Ends the program unless an object of `cache` that was handed out starts at `object`, or if
-    /// it is free in its slab. What is free in a sheaf is not noticed here.
-    ///
-    /// # Safety
-    /// 1. As for [`Slab::holding`].
-    pub(crate) unsafe fn assert_live(&self, cache: &Cache, object: NonNull<u8>) {
-        // SAFETY: obligation 1.
-        let (slab, index) = unsafe { Slab::holding(self, cache, object) };
-        if cache.engine() == Engine::Sheaf && slab.links.peek(index).is_some() {
-            P::fatal(Fault::DoubleFree, object.as_ptr());
-        }
-    }
+/// An object that is about to be freed or used by its only owner, and looks freed.
+pub(crate) struct Suspect<'a, P: Engines> {
+    pub slabs: &'a Slabs<P>,
+    pub cache: &'a Cache,
+    pub object: NonNull<u8>,
+}
 
-    /// Whether `object` of `cache` was found in a sheaf or a barn. The caller is about to free it
-    /// or to use it, and nobody else is.
+impl<P: Engines> Suspect<'_, P> {
+    /// Whether it was found in a sheaf or a barn.
     #[cold]
     #[inline(never)]
-    pub(crate) fn holds_free(&self, cache: &Cache, object: NonNull<u8>) -> bool {
+    pub(crate) fn is_free(&self) -> bool {
+        let Self { slabs, cache, .. } = self;
         if cache.engine() != Engine::Sheaf {
             return false;
         }
         let id = cache.id().index();
         let on_cpu = |cpu| {
-            [Slot::main(id), Slot::spare(id)].into_iter().any(|slot| {
-                self.seems_to_hold(cpu, slot, object) && self.held_there(cache, cpu, slot, object)
-            })
+            let slots = [Slot::main(id), Slot::spare(id)];
+            slots
+                .into_iter()
+                .any(|slot| self.seems_to_be(cpu, slot) && self.is_there(cpu, slot))
         };
-        let in_barn = |node| {
-            let barn: &Barn = &self.node(cache.id(), NodeId(node)).barn;
+        let in_barn = |part: Part<'_, P>| {
             let mut found = false;
-            barn.each_object::<P>(&mut |other| found |= other == object);
+            part.node
+                .barn
+                .each_object::<P>(&mut |other| found |= other == self.object);
             found
         };
-        (0..P::cpu_count()).any(|cpu| on_cpu(CpuId(cpu))) || (0..self.node_count()).any(in_barn)
+        (0..P::cpu_count()).any(|cpu| on_cpu(CpuId(cpu))) || Part::all(slabs, cache).any(in_barn)
     }
 
-    /// Whether `object` seems to be in the sheaf of any CPU's `slot`, which may be in use.
-    fn seems_to_hold(&self, cpu: CpuId, slot: Slot, object: NonNull<u8>) -> bool {
-        let area = self.area();
+    /// Whether it seems to be in the sheaf of any CPU's `slot`, which may be in use.
+    fn seems_to_be(&self, cpu: CpuId, slot: Slot) -> bool {
+        let area = self.slabs.area();
         // SAFETY: the CPU is below the count, and a cache's slots are inside the area.
         let word = SheafWord(unsafe { area.word(cpu, slot) }.load(Relaxed));
         if word.is_absent() {
             return false;
         }
         let next = area.entry(word);
-        let page = self.pages().pfn_of(next.as_ptr().cast());
-        let cache = page.and_then(|pfn| self.cache_of_page(pfn));
+        let page = self.slabs.pages().pfn_of(next.as_ptr().cast());
+        let cache = page.and_then(|pfn| self.slabs.cache_of_page(pfn));
         let Some(cache) = cache.filter(|cache| cache.id().index() <= SHEAF_CACHES) else {
             return false;
         };
@@ -83,17 +78,22 @@ impl<P: Engines> Slabs<P> {
             // SAFETY: inside the piece of a sheaf's memory that `next` lies in. The sheaf may be
             // no more by now, but the heap's pages stay readable.
             let entry = unsafe { next.sub(below).cast::<AtomicUsize>().as_ref() };
-            entry.load(Relaxed) == object.as_ptr() as usize
+            entry.load(Relaxed) == self.object.as_ptr() as usize
         })
     }
 
-    /// Takes the sheaves of the cache out of a CPU and looks for `object` in them.
-    fn held_there(&self, cache: &Cache, cpu: CpuId, slot: Slot, object: NonNull<u8>) -> bool {
+    /// Takes the sheaves of the cache out of a CPU and looks for it in them.
+    fn is_there(&self, cpu: CpuId, slot: Slot) -> bool {
+        let Self {
+            slabs,
+            cache,
+            object,
+        } = *self;
         // The own CPU's needs no fence, which not every system has.
-        let own = (cpu == P::current_cpu()).then(|| self.exchange(slot, None));
+        let own = (cpu == P::current_cpu()).then(|| slabs.exchange(slot, None));
         if let Some(sheaf) = own.flatten() {
             let found = sheaf.holds(object);
-            self.drop_sheaf(cache, sheaf);
+            slabs.drop_sheaf(cache, sheaf);
             if found {
                 return true;
             }
@@ -102,13 +102,13 @@ impl<P: Engines> Slabs<P> {
         let id = u32::from(cache.id().0);
         let mut take = |_, word| {
             // SAFETY: `seize` hands over the sheaf for us alone.
-            if let Some(sheaf) = unsafe { self.sheaf_of_word(word) } {
+            if let Some(sheaf) = unsafe { slabs.sheaf_of_word(word) } {
                 found |= sheaf.holds(object);
-                self.drop_sheaf(cache, sheaf);
+                slabs.drop_sheaf(cache, sheaf);
             }
         };
         // SAFETY: the area is ours and the slot is inside it.
-        unsafe { P::seize(self.area(), cpu.0..cpu.0 + 1, id..id + 1, &mut take) };
+        unsafe { P::seize(slabs.area(), cpu.0..cpu.0 + 1, id..id + 1, &mut take) };
         found
     }
 }

@@ -1,7 +1,7 @@
 //! Holes in slabs: made by sweeps, filled by allocations, or gone with their slab.
 
 use super::*;
-use crate::base::CpuId;
+use crate::base::{CpuId, PageCount};
 use crate::page::PageConfig;
 use crate::platform::Platform;
 use crate::platform::testing::{Setup, Testing, World};

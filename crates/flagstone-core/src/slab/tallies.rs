@@ -84,10 +84,3 @@ pub(crate) struct BarnsTotal {
     /// A sheaf was flushed because of the bound of all barns, since a refill last asked.
     pub refused: AtomicBool,
 }
-
-/// What sweeps remember.
-#[derive(Debug, Default)]
-pub(crate) struct Sweeps {
-    /// Bytes of slabs in which nothing was out at the last estimate.
-    pub idle_bytes: AtomicUsize,
-}

@@ -6,7 +6,7 @@ use super::cache::Cache;
 use super::engine::Engines;
 use super::slab::Slab;
 use super::slabs::Slabs;
-use crate::base::{NodeId, Pfn};
+use crate::base::Pfn;
 use crate::page::PageKind;
 use crate::sync::Ordering::Relaxed;
 
@@ -15,7 +15,26 @@ pub struct SlabView<'a, P: Engines> {
     slab: Slab<'a, P>,
 }
 
-impl<P: Engines> SlabView<'_, P> {
+impl<'a, P: Engines> SlabView<'a, P> {
+    /// The heads of all slabs of a cache, in the order of their pages.
+    pub fn heads(slabs: &'a Slabs<P>, cache: &'a Cache) -> impl Iterator<Item = Pfn> + 'a {
+        let pages = slabs.pages();
+        let limit = pages.map_limit().load(Relaxed) >> pages.page_size().shift();
+        (0..limit as u32).map(Pfn).filter(move |&pfn| {
+            let of = slabs.cache_of_page(pfn);
+            of.is_some_and(|of| of.id() == cache.id())
+                && pages.descriptor(pfn).kind() == PageKind::Slab
+        })
+    }
+
+    /// One slab of a cache.
+    #[must_use]
+    pub fn of(slabs: &'a Slabs<P>, cache: &'a Cache, pfn: Pfn) -> Self {
+        // SAFETY: callers have the page from `heads` of this cache.
+        let slab = unsafe { Slab::at(slabs, cache, pfn) };
+        Self { slab }
+    }
+
     /// The slab's first page.
     #[must_use]
     pub fn pfn(&self) -> Pfn {
@@ -30,32 +49,5 @@ impl<P: Engines> SlabView<'_, P> {
             return None;
         }
         self.slab.links.peek(index)
-    }
-}
-
-impl<P: Engines> Slabs<P> {
-    /// The heads of all slabs of a cache, in the order of their pages.
-    pub fn slab_heads<'a>(&'a self, cache: &'a Cache) -> impl Iterator<Item = Pfn> + 'a {
-        let limit = self.pages().map_limit().load(Relaxed) >> self.pages().page_size().shift();
-        (0..limit as u32).map(Pfn).filter(|&pfn| {
-            self.cache_of_page(pfn)
-                .is_some_and(|of| of.id() == cache.id())
-                && self.pages().descriptor(pfn).kind() == PageKind::Slab
-        })
-    }
-
-    /// One slab of a cache.
-    #[must_use]
-    pub fn view<'a>(&'a self, cache: &'a Cache, pfn: Pfn) -> SlabView<'a, P> {
-        // SAFETY: callers have the page from `slab_heads` of this cache.
-        let slab = unsafe { Slab::at(self, cache, pfn) };
-        SlabView { slab }
-    }
-
-    /// First slab of a node's partial list.
-    #[must_use]
-    pub fn partial_head(&self, cache: &Cache, node: NodeId) -> Pfn {
-        let list = self.node(cache.id(), node).list().lock::<P>();
-        list.map_or(Pfn::NONE, |list| list.head())
     }
 }

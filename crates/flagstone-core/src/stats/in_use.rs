@@ -4,8 +4,7 @@ use super::{loose, walk};
 use crate::heap::Ready;
 use crate::page::{PageKind, flag};
 use crate::platform::MAX_CACHES;
-use crate::slab::Engines;
-use crate::slab::SHEAF_CACHES;
+use crate::slab::{Engines, SHEAF_CACHES};
 use crate::sync::Ordering::Relaxed;
 
 /// Bytes the program holds: its objects, rounded up to their class, what was asked for of runs,

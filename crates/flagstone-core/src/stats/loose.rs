@@ -4,13 +4,12 @@ use super::cached::Cached;
 use super::counts::CacheSurvey;
 use super::ledger::{Ledger, Line};
 use super::residency::{PageBits, Residency};
-use crate::base::{CpuId, NodeId, PageCount};
+use crate::base::{CpuId, PageCount};
 use crate::heap::Ready;
 use crate::platform::{
     CpuArea, MAX_CACHES, SHEAF_FRAME_BYTES, SHEAF_HEADER_BYTES, SheafWord, Slot,
 };
-use crate::slab::Engines;
-use crate::slab::{Cache, SHEAF_BYTES_MAX, SHEAF_CACHES, Slabs};
+use crate::slab::{Cache, CpuHeld, Engines, Part, SHEAF_BYTES_MAX, SHEAF_CACHES, Slabs};
 use crate::sync::plain::{
     AtomicPtr,
     Ordering::{Acquire, Relaxed},
@@ -56,7 +55,7 @@ pub(super) fn count_out_and_free<P: Engines>(slabs: &Slabs<P>, cache: &Cache) ->
 
 /// Free objects that CPUs keep outside slabs and sheaves.
 fn in_hands<P: Engines>(slabs: &Slabs<P>, cache: &Cache) -> u64 {
-    let held = slabs.cpu_held(cache);
+    let held = CpuHeld::of(slabs, cache);
     held.private_objects + held.deferred_objects
 }
 
@@ -76,10 +75,7 @@ fn each_in_sheaves<P: Engines>(
 
 /// Visits the objects in barns.
 fn each_in_barns<P: Engines>(slabs: &Slabs<P>, cache: &Cache, visit: &mut dyn FnMut(NonNull<u8>)) {
-    for node in 0..slabs.node_count() {
-        let barn = &slabs.node(cache.id(), NodeId(node)).barn;
-        barn.each_object::<P>(visit);
-    }
+    Part::all(slabs, cache).for_each(|part| part.node.barn.each_object::<P>(visit));
 }
 
 /// Visits the objects of the sheaf in a CPU's slot, while the CPU may be using it.

@@ -9,8 +9,7 @@ use super::walk;
 use crate::base::{CacheId, Order};
 use crate::heap::Ready;
 use crate::platform::MAX_CACHES;
-use crate::slab::Engines;
-use crate::slab::{Cache, SHEAF_CACHES, Slabs};
+use crate::slab::{Cache, Engines, SHEAF_CACHES, Slabs};
 
 /// One cache in the kernel's columns (`/proc/slabinfo`), and where its free objects are.
 #[derive(Clone, Copy, Debug)]

@@ -15,8 +15,7 @@ use super::residency::PageBits;
 use crate::base::{CacheId, Order, PageCount, Pfn};
 use crate::page::{Descriptor, PageKind, flag};
 use crate::platform::MAX_CACHES;
-use crate::slab::Engines;
-use crate::slab::{Slab, Slabs};
+use crate::slab::{Engines, Slab, Slabs};
 use crate::sync::Ordering::Relaxed;
 
 /// Which pages are resident, and how many objects of each slab are cached.

@@ -228,10 +228,9 @@ fn check_areas(map: &Memmap, areas: &FreeAreas, found: &Found) -> Checked {
         for index in 0..ORDERS {
             let order = Order::new(index as u32).unwrap_or(Order::ZERO);
             let list = areas.list(order, released);
-            let mut pfn = list.head();
             let mut before = Pfn::NONE;
             let mut blocks = 0;
-            while pfn.is_some() {
+            for pfn in list.iter(map) {
                 let page = map.descriptor(pfn);
                 let owned = page.kind() == PageKind::Buddy
                     && page.order() == order
@@ -241,7 +240,6 @@ fn check_areas(map: &Memmap, areas: &FreeAreas, found: &Found) -> Checked {
                 let after_bare = before.is_some() && map.descriptor(before).has(flag::BARE);
                 ensure(!after_bare || page.has(flag::BARE), "buddy.bare", pfn)?;
                 before = pfn;
-                pfn = Pfn(page.next.load(Relaxed));
                 blocks += 1;
             }
             ensure(list.tail() == before, "list.linked", before)?;
@@ -294,7 +292,7 @@ fn check_pageset<P: Pagesets>(map: &Memmap, zone: &Zone<P>, cpu: CpuId) -> Resul
 
 fn deferred_pages<P: Pagesets>(map: &Memmap, zone: &Zone<P>) -> Result<usize, Broken> {
     let mut pages = 0;
-    for pfn in zone.deferred(map) {
+    for pfn in zone.deferred().heads(map) {
         let page = map.descriptor(pfn);
         ensure(page.kind() == PageKind::Parked, "zone.parked", pfn)?;
         pages += page.spare.load(Relaxed) as usize;

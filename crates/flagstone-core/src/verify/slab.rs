@@ -15,7 +15,8 @@ use crate::base::{CacheId, CpuId, NodeId, Pfn};
 use crate::page::{PageKind, flag};
 use crate::platform::{SheafWord, Slot};
 use crate::slab::{
-    Broken, Cache, Engines, NO_OBJECT, ObjectEngine, SHEAF_CACHES, Seen, SlabState, SlabView, Slabs,
+    Broken, Cache, CpuHeld, Engines, NO_OBJECT, ObjectEngine, SHEAF_CACHES, Seen, SlabState,
+    SlabView, Slabs,
 };
 use crate::sync::Ordering::Relaxed;
 use core::fmt;
@@ -114,7 +115,7 @@ pub fn check_slabs<P: Engines>(slabs: &Slabs<P>) -> Checked {
 /// # Errors
 /// A broken invariant of the structures that have to be walked for it.
 pub fn live_objects<P: Engines>(slabs: &Slabs<P>, cache: &Cache) -> Result<u64, BrokenSlab> {
-    let held = slabs.cpu_held(cache);
+    let held = CpuHeld::of(slabs, cache);
     let kept = sheaves_of(slabs, cache)?.objects + held.private_objects + held.deferred_objects;
     let in_use = in_use(slabs, cache);
     holds(cache, Pfn::NONE, "slot.one-home", kept <= in_use)?;
@@ -122,8 +123,7 @@ pub fn live_objects<P: Engines>(slabs: &Slabs<P>, cache: &Cache) -> Result<u64, 
 }
 
 fn in_use<P: Engines>(slabs: &Slabs<P>, cache: &Cache) -> u64 {
-    slabs
-        .slab_heads(cache)
+    SlabView::heads(slabs, cache)
         .map(|pfn| u64::from(state_of(slabs, pfn).inuse()))
         .sum()
 }
@@ -141,13 +141,13 @@ pub fn check_cache<P: Engines>(slabs: &Slabs<P>, cache: &Cache) -> Checked {
     let mut frozen = 0;
     for node in (0..slabs.node_count()).map(NodeId) {
         let census = check_node(slabs, cache, node)?;
-        let orphans = slabs.orphans(cache, node);
+        let orphans = slabs.node(cache.id(), node).orphans(slabs.pages());
         let known = orphans <= census.isolated;
         holds(cache, Pfn::NONE, "slab.one-isolator", known)?;
         isolated += census.isolated - orphans;
         frozen += census.frozen;
     }
-    if Slabs::<P>::is_guests(cache) {
+    if cache.is_guests::<P>() {
         let seen = Seen { frozen, isolated };
         named(cache, P::Engine::check(slabs, cache, &seen))?;
     } else {
@@ -163,13 +163,13 @@ fn check_node<P: Engines>(
 ) -> Result<Census, BrokenSlab> {
     let node = slabs.node(cache.id(), number);
     let mut census = Census::default();
-    for pfn in slabs.slab_heads(cache) {
+    for pfn in SlabView::heads(slabs, cache) {
         if slabs.pages().descriptor(pfn).node() == number {
             check_slab(slabs, cache, pfn, &mut census)?;
         }
     }
-    let partial = check_list(slabs, cache, slabs.partial_head(cache, number))?;
-    let guests = Slabs::<P>::is_guests(cache);
+    let partial = check_list(slabs, cache, node.first_partial::<P>())?;
+    let guests = cache.is_guests::<P>();
     let empty_head = match guests {
         true => P::Engine::empty_head(slabs, cache, number),
         false => Pfn::NONE,
@@ -201,11 +201,11 @@ fn check_slab<P: Engines>(
     let bounded = state.inuse() <= state.objects() && u64::from(state.objects()) == objects;
     holds(cache, pfn, "slab.inuse-bounded", bounded)?;
 
-    let view = slabs.view(cache, pfn);
+    let view = SlabView::of(slabs, cache, pfn);
     let chained = chain_length(cache, &view, state.freelist())?;
     let free = chained + objects - fresh;
     same(cache, pfn, "chain.linked", free, u64::from(state.free()))?;
-    let private = match Slabs::<P>::is_guests(cache) {
+    let private = match cache.is_guests::<P>() {
         true => P::Engine::private_chain(slabs, cache, pfn),
         false => NO_OBJECT,
     };
@@ -299,7 +299,7 @@ fn sheaves_of<P: Engines>(slabs: &Slabs<P>, cache: &Cache) -> Result<Sheaves, Br
             found.sheaves += 1;
             found.objects += objects;
         }
-        if Slabs::<P>::is_guests(cache) {
+        if cache.is_guests::<P>() {
             found.sheaves += P::Engine::sheaves(slabs, cache, cpu);
         }
     }

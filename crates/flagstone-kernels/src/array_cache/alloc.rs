@@ -6,8 +6,8 @@ use crate::rules::rules;
 use crate::tally::bump;
 use core::ptr::NonNull;
 use flagstone_core::base::{NodeId, Pfn};
-use flagstone_core::platform::{Access, Guard, Line, Reentered, Work};
-use flagstone_core::slab::{Cache, End, Engines, NO_OBJECT, PartialList, Slab};
+use flagstone_core::platform::{Access, Line, Reentered, Work};
+use flagstone_core::slab::{Cache, End, Engines, HeldList, NO_OBJECT, Slab};
 use flagstone_core::sync::Ordering::Relaxed;
 
 /// Objects a refill takes at most when the array was not used since the last one.
@@ -51,7 +51,7 @@ impl<P: Engines> Host<'_, P> {
                 return Some(self.hand_out_array(&slab));
             }
             let node = slab.node();
-            let Ok(mut list) = self.list(node) else {
+            let Ok(mut list) = node.hold(self.pages()) else {
                 return Some(self.hand_out_array(&slab));
             };
             P::touch(Line::Node, node.address(), Access::Write);
@@ -68,7 +68,7 @@ impl<P: Engines> Host<'_, P> {
         }
         let number = P::node_of(here.cpu);
         let node = self.node(cache.id(), number);
-        let Ok(mut list) = self.list(node) else {
+        let Ok(mut list) = node.hold(self.pages()) else {
             return;
         };
         P::touch(Line::Node, node.address(), Access::Write);
@@ -91,7 +91,7 @@ impl<P: Engines> Host<'_, P> {
                 .free_objects
                 .fetch_sub(taken, Relaxed);
             if slab.state().freelist() != NO_OBJECT {
-                self.list_add(node, &mut list, pfn, End::Head);
+                list.add(pfn, End::Head);
             }
         }
     }
@@ -117,15 +117,10 @@ impl<P: Engines> Host<'_, P> {
     }
 
     /// Takes the first partial slab off its list, else the first free one.
-    fn first_slab(
-        &self,
-        cache: &Cache,
-        list: &mut Guard<'_, P, PartialList>,
-        number: NodeId,
-    ) -> Option<Pfn> {
+    fn first_slab(&self, cache: &Cache, list: &mut HeldList<'_, P>, number: NodeId) -> Option<Pfn> {
         let pfn = list.head();
         if pfn.is_some() {
-            self.list_remove(self.node(cache.id(), number), list, pfn);
+            list.remove(pfn);
             return Some(pfn);
         }
         self.free_list_pop(cache, number, list)

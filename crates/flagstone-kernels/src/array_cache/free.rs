@@ -7,8 +7,8 @@ use crate::rules::rules;
 use crate::tally::bump;
 use core::ptr::NonNull;
 use flagstone_core::base::{NodeId, Pfn};
-use flagstone_core::platform::{Access, Fault, Guard, Line, Work};
-use flagstone_core::slab::{Cache, Chain, End, Engines, NO_OBJECT, Node, PartialList, Slab};
+use flagstone_core::platform::{Access, Fault, Line, Work};
+use flagstone_core::slab::{Cache, Chain, End, Engines, HeldList, NO_OBJECT, Slab};
 use flagstone_core::sync::Ordering::Relaxed;
 
 impl<P: Engines> Host<'_, P> {
@@ -64,7 +64,7 @@ impl<P: Engines> Host<'_, P> {
         let node = self.node(cache.id(), number);
         let mut batch = queues.batch.min(here.avail());
         {
-            let Ok(mut list) = self.list(node) else {
+            let Ok(mut list) = node.hold(self.pages()) else {
                 // A signal handler on top of the list's holder: make room by losing one.
                 self.lost.fetch_add(1, Relaxed);
                 here.set_avail(here.avail() - 1);
@@ -88,7 +88,7 @@ impl<P: Engines> Host<'_, P> {
             } else {
                 for index in 0..batch {
                     if let Some(object) = here.entries.get(index) {
-                        self.put_under_lock(cache, node, &mut list, object);
+                        self.put_under_lock(cache, &mut list, object);
                     }
                 }
             }
@@ -105,13 +105,7 @@ impl<P: Engines> Host<'_, P> {
         here.set_avail(left);
     }
 
-    fn put_under_lock(
-        &self,
-        cache: &Cache,
-        node: &Node,
-        list: &mut Guard<'_, P, PartialList>,
-        object: NonNull<u8>,
-    ) {
+    fn put_under_lock(&self, cache: &Cache, list: &mut HeldList<'_, P>, object: NonNull<u8>) {
         // SAFETY: objects in an array were freed by the program and are still of this cache.
         let (slab, index) = unsafe { Slab::holding(self, cache, object) };
         slab.links.free(index, NO_OBJECT);
@@ -120,33 +114,27 @@ impl<P: Engines> Host<'_, P> {
             last: index,
             count: 1,
         };
-        if self.put_listed(&slab, node, list, chain) {
-            self.give_back_slab(&slab);
+        if self.put_listed(&slab, list, chain) {
+            slab.give_back();
         }
     }
 
     /// Gives a chain of objects back to its slab.
     pub(crate) fn put_chain_array(&self, slab: &Slab<'_, P>, chain: Chain) {
         let node = slab.node();
-        let Ok(mut list) = self.list(node) else {
+        let Ok(mut list) = node.hold(self.pages()) else {
             self.lost.fetch_add(u64::from(chain.count), Relaxed);
             return;
         };
         P::touch(Line::Node, node.address(), Access::Write);
-        if self.put_listed(slab, node, &mut list, chain) {
+        if self.put_listed(slab, &mut list, chain) {
             drop(list);
-            self.give_back_slab(slab);
+            slab.give_back();
         }
     }
 
     /// The same under the list lock; answers whether the slab is on no list and to be given back.
-    fn put_listed(
-        &self,
-        slab: &Slab<'_, P>,
-        node: &Node,
-        list: &mut Guard<'_, P, PartialList>,
-        chain: Chain,
-    ) -> bool {
+    fn put_listed(&self, slab: &Slab<'_, P>, list: &mut HeldList<'_, P>, chain: Chain) -> bool {
         let cache = slab.cache;
         slab.touch(Access::Write);
         let before = slab.state();
@@ -159,10 +147,10 @@ impl<P: Engines> Host<'_, P> {
         let shared = self.shared(cache, slab.descriptor.node());
         shared.free_objects.fetch_add(chain.count, Relaxed);
         if slab.is_listed() {
-            self.list_remove(node, list, slab.pfn);
+            list.remove(slab.pfn);
         }
         if inuse > 0 {
-            self.list_add(node, list, slab.pfn, End::Tail);
+            list.add(slab.pfn, End::Tail);
             return false;
         }
         if shared.free_objects() > rules(cache).queues.free_limit {
@@ -179,7 +167,7 @@ impl<P: Engines> Host<'_, P> {
     pub(super) fn free_list_add(
         &self,
         cache: &Cache,
-        _list: &mut Guard<'_, P, PartialList>,
+        _list: &mut HeldList<'_, P>,
         slab: &Slab<'_, P>,
         end: End,
     ) {
@@ -210,13 +198,13 @@ impl<P: Engines> Host<'_, P> {
             while let Some(pfn) = self.pop_free_slab(cache, number) {
                 // SAFETY: empty and on no list: nobody else refers to it.
                 let slab = unsafe { Slab::at(self, cache, pfn) };
-                self.give_back_slab(&slab);
+                slab.give_back();
             }
         }
     }
 
     fn pop_shared(&self, cache: &Cache, number: NodeId) -> Option<NonNull<u8>> {
-        let _list = self.list(self.node(cache.id(), number)).ok()?;
+        let _list = self.node(cache.id(), number).hold(self.pages()).ok()?;
         let (shared, entries) = self.shared_with_entries(cache, number);
         let avail = shared.avail.load(Relaxed).checked_sub(1)?;
         shared.avail.store(avail, Relaxed);
@@ -224,7 +212,7 @@ impl<P: Engines> Host<'_, P> {
     }
 
     fn pop_free_slab(&self, cache: &Cache, number: NodeId) -> Option<Pfn> {
-        let mut list = self.list(self.node(cache.id(), number)).ok()?;
+        let mut list = self.node(cache.id(), number).hold(self.pages()).ok()?;
         let pfn = self.free_list_pop(cache, number, &mut list)?;
         self.shared(cache, number)
             .free_objects
@@ -237,7 +225,7 @@ impl<P: Engines> Host<'_, P> {
         &self,
         cache: &Cache,
         number: NodeId,
-        _list: &mut Guard<'_, P, PartialList>,
+        _list: &mut HeldList<'_, P>,
     ) -> Option<Pfn> {
         // SAFETY: the guard is this node's list lock.
         let free = unsafe { &mut *self.shared(cache, number).free.get() };

@@ -23,7 +23,7 @@ use core::ptr::NonNull;
 use flagstone_core::base::{NodeId, Pfn};
 use flagstone_core::platform::{Access, Function, Line, Within, Work};
 use flagstone_core::policy::Engine;
-use flagstone_core::slab::{Cache, End, Engines, NO_OBJECT, Node, PartialList, Slab};
+use flagstone_core::slab::{Cache, End, Engines, HeldList, NO_OBJECT, Node, Slab};
 use flagstone_core::sync::Ordering::Relaxed;
 
 /// `remote_node_defrag_ratio` as the kernels set it (docs: linux-policies 4.3 step 4).
@@ -131,14 +131,14 @@ impl<P: Engines> Host<'_, P> {
                 return false;
             }
             let node = slab.node();
-            let Ok(mut list) = self.list(node) else {
+            let Ok(mut list) = node.hold(self.pages()) else {
                 return false;
             };
             P::touch(Line::Node, node.address(), Access::Read);
             slab.touch(Access::Atomic);
             if slab.swap_state(state, state.with_frozen(false)) {
                 bump(&here.tally.deactivations, 1);
-                self.list_add(node, &mut list, slab.pfn, End::Tail);
+                list.add(slab.pfn, End::Tail);
                 return true;
             }
         }
@@ -174,7 +174,7 @@ impl<P: Engines> Host<'_, P> {
         let _within = Within::<P>::of(Function::GetPartialNode);
         let mut walk = Walk::default();
         {
-            let mut list = self.list(node).ok()?;
+            let mut list = node.hold(self.pages()).ok()?;
             P::touch(Line::Node, node.address(), Access::Read);
             bump(&here.tally.list_visits, 1);
             let mut pfn = list.head();
@@ -183,8 +183,7 @@ impl<P: Engines> Host<'_, P> {
                 // SAFETY: slabs on the list are live slabs of the cache.
                 let slab = unsafe { Slab::at(self, cache, pfn) };
                 slab.touch(Access::Write);
-                if !self.pass_over(&slab, &mut walk)
-                    && !self.walk_step(node, &mut list, &slab, &mut walk)
+                if !self.pass_over(&slab, &mut walk) && !self.walk_step(&mut list, &slab, &mut walk)
                 {
                     break;
                 }
@@ -219,13 +218,7 @@ impl<P: Engines> Host<'_, P> {
     }
 
     /// Takes one slab off the list; `false` if a race with a free was lost (until 6.7).
-    fn walk_step(
-        &self,
-        node: &Node,
-        list: &mut PartialList,
-        slab: &Slab<'_, P>,
-        walk: &mut Walk,
-    ) -> bool {
+    fn walk_step(&self, list: &mut HeldList<'_, P>, slab: &Slab<'_, P>, walk: &mut Walk) -> bool {
         let cache = slab.cache;
         let state = slab.state();
         let first = !walk.slab.is_some();
@@ -239,7 +232,7 @@ impl<P: Engines> Host<'_, P> {
                 return false;
             }
         }
-        self.list_remove(node, list, slab.pfn);
+        list.remove(slab.pfn);
         walk.slabs += 1;
         walk.objects += state.free();
         if first {
@@ -280,7 +273,7 @@ impl<P: Engines> Host<'_, P> {
         node: NodeId,
     ) -> Option<Slab<'a, P>> {
         let _within = Within::<P>::of(Function::NewSlab);
-        let slab = self.new_slab(cache, node)?;
+        let slab = Slab::create(self, cache, node)?;
         let objects = cache.geometry().objects();
         slab.touch(Access::Write);
         if cache.engine() != Engine::Slab2007 {
@@ -376,10 +369,10 @@ impl<P: Engines> Host<'_, P> {
         slab.descriptor.state.store(state.0, Relaxed);
         if !state.is_full() {
             let node = slab.node();
-            match self.list(node) {
-                Ok(mut list) => self.list_add(node, &mut list, slab.pfn, End::Head),
+            match node.hold(self.pages()) {
+                Ok(mut list) => list.add(slab.pfn, End::Head),
                 // The list's holder was interrupted too.
-                Err(_) => self.orphan(node, slab.pfn),
+                Err(_) => node.orphan(self.pages(), slab.pfn),
             }
         }
         object
@@ -387,7 +380,7 @@ impl<P: Engines> Host<'_, P> {
 
     /// One object of the first slab of a node's list, which stays there unless that was its last.
     pub(crate) fn take_beside(&self, cache: &Cache, node: &Node) -> Option<NonNull<u8>> {
-        let mut list = self.list(node).ok()?;
+        let mut list = node.hold(self.pages()).ok()?;
         let pfn = list.head();
         if !pfn.is_some() {
             return None;
@@ -399,7 +392,7 @@ impl<P: Engines> Host<'_, P> {
             let last = state.free() == 1;
             if last {
                 // Unlink first: the free after our swap puts a full slab on a list.
-                self.list_remove(node, &mut list, pfn);
+                list.remove(pfn);
             }
             let first = state.freelist();
             let next = slab.links.next(first);
@@ -408,7 +401,7 @@ impl<P: Engines> Host<'_, P> {
                 return Some(slab.links.object(first));
             }
             if last {
-                self.list_add(node, &mut list, pfn, End::Head);
+                list.add(pfn, End::Head);
             }
         }
     }

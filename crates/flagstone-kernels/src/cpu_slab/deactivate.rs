@@ -105,7 +105,7 @@ impl<P: Engines> Host<'_, P> {
             let mut list = None;
             let listed = !surplus && after.freelist() != NO_OBJECT;
             if listed {
-                list = self.list(node).ok();
+                list = node.hold(self.pages()).ok();
                 P::touch(Line::Node, node.address(), Access::Read);
             }
             slab.touch(Access::Atomic);
@@ -114,10 +114,10 @@ impl<P: Engines> Host<'_, P> {
             }
             if let Some(mut list) = list {
                 bump(&self.cpu_slab_here(slab.cache).tally.list_visits, 1);
-                self.list_add(node, &mut list, slab.pfn, end);
+                list.add(slab.pfn, end);
             } else if listed {
                 // A signal handler on top of the list's holder.
-                self.orphan(node, slab.pfn);
+                node.orphan(self.pages(), slab.pfn);
             } else if surplus {
                 self.discard(slab);
             }
@@ -139,12 +139,12 @@ impl<P: Engines> Host<'_, P> {
         if after.is_empty() && is_surplus(slab.cache, node.nr_partial()) {
             self.discard(slab);
         } else if after.freelist() != NO_OBJECT {
-            let Ok(mut list) = self.list(node) else {
-                return self.orphan(node, slab.pfn);
+            let Ok(mut list) = node.hold(self.pages()) else {
+                return node.orphan(self.pages(), slab.pfn);
             };
             P::touch(Line::Node, node.address(), Access::Read);
             bump(&self.cpu_slab_here(slab.cache).tally.list_visits, 1);
-            self.list_add(node, &mut list, slab.pfn, end);
+            list.add(slab.pfn, end);
         }
     }
 

@@ -20,9 +20,9 @@ use crate::tally::bump;
 use core::ptr::NonNull;
 use flagstone_core::base::Pfn;
 use flagstone_core::page::flag;
-use flagstone_core::platform::{Access, Fault, Function, Guard, Line, Within, Work};
+use flagstone_core::platform::{Access, Fault, Function, Line, Within, Work};
 use flagstone_core::slab::{
-    Cache, Chain, End, Engines, NO_OBJECT, Node, OwnSheaf, PartialList, Slab, SlabState, Turn,
+    Cache, Chain, End, Engines, HeldList, NO_OBJECT, Node, OwnSheaf, Part, Slab, SlabState, Turn,
 };
 use flagstone_core::sync::Ordering::Relaxed;
 
@@ -119,12 +119,12 @@ impl<P: Engines> Host<'_, P> {
     fn put_with_node_list(&self, slab: &Slab<'_, P>, before: SlabState, after: SlabState) -> bool {
         let cache = slab.cache;
         let node = slab.node();
-        let Ok(mut list) = self.list(node) else {
+        let Ok(mut list) = node.hold(self.pages()) else {
             // A signal handler interrupted the list's holder. A slab on the list stays there, empty;
             // one that was full waits for the next holder.
             let done = slab.swap_state(before, after);
             if done && before.freelist() == NO_OBJECT {
-                self.orphan(node, slab.pfn);
+                node.orphan(self.pages(), slab.pfn);
             }
             return done;
         };
@@ -141,12 +141,12 @@ impl<P: Engines> Host<'_, P> {
         }
         if after.is_empty() && is_surplus(cache, node.nr_partial()) {
             if !was_full {
-                self.list_remove(node, &mut list, slab.pfn);
+                list.remove(slab.pfn);
             }
             drop(list);
             self.discard(slab);
         } else if was_full {
-            self.list_add(node, &mut list, slab.pfn, End::Tail);
+            list.add(slab.pfn, End::Tail);
         }
         true
     }
@@ -192,7 +192,7 @@ impl<P: Engines> Host<'_, P> {
             // SAFETY: the list is ours, its slabs are live slabs of the cache.
             let slab = unsafe { Slab::at(self, cache, pfn) };
             let node = slab.node();
-            let Ok(mut list) = self.list(node) else {
+            let Ok(mut list) = node.hold(self.pages()) else {
                 pfn = self.orphan_first(cache, node, pfn);
                 continue;
             };
@@ -215,7 +215,7 @@ impl<P: Engines> Host<'_, P> {
     fn drain_one(
         &self,
         cache: &Cache,
-        list: &mut Guard<'_, P, PartialList>,
+        list: &mut HeldList<'_, P>,
         pfn: Pfn,
         surplus: &mut SlabChain,
     ) -> Pfn {
@@ -232,7 +232,7 @@ impl<P: Engines> Host<'_, P> {
         if state.is_empty() && is_surplus(cache, node.nr_partial()) {
             self.chain_on(surplus, &slab, 0);
         } else {
-            self.list_add(node, list, pfn, End::Tail);
+            list.add(pfn, End::Tail);
         }
         next
     }
@@ -247,14 +247,14 @@ impl<P: Engines> Host<'_, P> {
         if rules(cache).freezes_partial {
             slab.unfreeze();
         }
-        self.orphan(node, pfn);
+        node.orphan(self.pages(), pfn);
         next
     }
 
     /// Gives an empty slab that is on no list back to the page layer.
     pub(crate) fn discard(&self, slab: &Slab<'_, P>) {
         P::touch(Line::Node, slab.node().address(), Access::Atomic);
-        self.give_back_slab(slab);
+        slab.give_back();
     }
 
     /// Puts an object aside; the CPU frees all it put aside when the sheaf is full
@@ -293,7 +293,7 @@ impl<P: Engines> Host<'_, P> {
 
     fn deferred_sheaf(&self) -> Option<OwnSheaf> {
         let node = P::node_of(P::current_cpu());
-        let memory = self.take_one(self.sheaf_cache(DEFERRED_OBJECTS), node)?;
+        let memory = Part::of(self, self.sheaf_cache(DEFERRED_OBJECTS), node).take_one()?;
         // SAFETY: objects of that cache are large enough and aligned to their size.
         Some(unsafe { OwnSheaf::create(memory, DEFERRED_OBJECTS) })
     }

@@ -124,7 +124,7 @@ impl<P: Engines> Host<'_, P> {
         let slab = self.new_slab_2007(cache, P::node_of(P::current_cpu()))?;
         let here = self.cpu_slab_here(cache);
         let Ok(_section) = here.enter::<P>() else {
-            self.give_back_slab(&slab);
+            slab.give_back();
             return self.alloc_beside_2007(cache);
         };
         if let Some(old) = here.detach() {
@@ -199,7 +199,7 @@ impl<P: Engines> Host<'_, P> {
         if node.looks_bare() {
             return None;
         }
-        let mut list = self.list(node).ok()?;
+        let mut list = node.hold(self.pages()).ok()?;
         P::touch(Line::Node, node.address(), Access::Read);
         bump(&here.tally.list_visits, 1);
         let mut pfn = list.head();
@@ -210,7 +210,7 @@ impl<P: Engines> Host<'_, P> {
                 if slab.state().contended() {
                     slab.set_state(slab.state().with_contended(false));
                 } else {
-                    self.list_remove(node, &mut list, pfn);
+                    list.remove(pfn);
                     drop(list);
                     bump(&here.tally.slabs_taken, 1);
                     self.load_2007(&slab, here);
@@ -225,12 +225,12 @@ impl<P: Engines> Host<'_, P> {
     /// Puts a slab on its node's list; slab lock held.
     fn list_2007(&self, slab: &Slab<'_, P>, here: &CpuSlab, end: End) {
         let node = slab.node();
-        let Ok(mut list) = self.list(node) else {
-            return self.orphan(node, slab.pfn);
+        let Ok(mut list) = node.hold(self.pages()) else {
+            return node.orphan(self.pages(), slab.pfn);
         };
         P::touch(Line::Node, node.address(), Access::Read);
         bump(&here.tally.list_visits, 1);
-        self.list_add(node, &mut list, slab.pfn, end);
+        list.add(slab.pfn, end);
     }
 
     /// Gives up a slab that was taken off its CPU (docs: linux-policies 4.1 step 3).
@@ -361,12 +361,12 @@ impl<P: Engines> Host<'_, P> {
     /// handler on top of the list's holder): then it stays there, empty.
     fn unlist_2007(&self, slab: &Slab<'_, P>, here: &CpuSlab) -> bool {
         let node = slab.node();
-        let Ok(mut list) = self.list(node) else {
+        let Ok(mut list) = node.hold(self.pages()) else {
             return false;
         };
         P::touch(Line::Node, node.address(), Access::Read);
         bump(&here.tally.list_visits, 1);
-        self.list_remove(node, &mut list, slab.pfn);
+        list.remove(slab.pfn);
         true
     }
 

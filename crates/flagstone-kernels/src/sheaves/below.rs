@@ -153,8 +153,8 @@ impl<P: Engines> Host<'_, P> {
         let _within = Within::<P>::of(Function::GetPartialNode);
         let mut isolated = SlabChain::NONE;
         let list = match waits {
-            true => self.list(node).ok(),
-            false => node.list().try_lock::<P>(),
+            true => node.hold(self.pages()).ok(),
+            false => node.try_hold(self.pages()),
         };
         let Some(mut list) = list else {
             return isolated;
@@ -168,7 +168,7 @@ impl<P: Engines> Host<'_, P> {
             let slab = unsafe { Slab::at(self, cache, pfn) };
             slab.touch(Access::Write);
             let free = slab.state().free();
-            self.list_remove(node, &mut list, pfn);
+            list.remove(pfn);
             self.chain_on(&mut isolated, &slab, free);
         }
         bump(&counts.slabs_taken, u64::from(isolated.slabs));
@@ -236,7 +236,7 @@ impl<P: Engines> Host<'_, P> {
             Returns::Tail => (End::Tail, false),
         };
         {
-            let mut list = self.list(node).ok();
+            let mut list = node.hold(self.pages()).ok();
             P::touch(Line::Node, node.address(), Access::Read);
             bump(&tally(cache, P::current_cpu()).list_visits, 1);
             while pfn.is_some() {
@@ -250,8 +250,8 @@ impl<P: Engines> Host<'_, P> {
                     {
                         self.chain_on(&mut surplus, &slab, 0);
                     }
-                    Some(list) => self.list_add(node, list, pfn, end),
-                    None => self.orphan(node, pfn),
+                    Some(list) => list.add(pfn, end),
+                    None => node.orphan(self.pages(), pfn),
                 }
                 pfn = next;
             }
@@ -360,14 +360,14 @@ impl<P: Engines> Host<'_, P> {
 
     fn list_new(&self, slab: &Slab<'_, P>) {
         let node = slab.node();
-        match self.list(node) {
+        match node.hold(self.pages()) {
             Ok(mut list) => {
                 P::touch(Line::Node, node.address(), Access::Read);
                 bump(&tally(slab.cache, P::current_cpu()).list_visits, 1);
-                self.list_add(node, &mut list, slab.pfn, End::Head);
+                list.add(slab.pfn, End::Head);
             }
             // A handler on top of the list's holder.
-            Err(_) => self.orphan(node, slab.pfn),
+            Err(_) => node.orphan(self.pages(), slab.pfn),
         }
     }
 }

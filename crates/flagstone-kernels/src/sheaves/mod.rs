@@ -27,7 +27,7 @@ use crate::host::Host;
 use core::ptr::NonNull;
 use flagstone_core::base::NodeId;
 use flagstone_core::platform::{Access, Fault, Line, SheafWord, Slot, Work};
-use flagstone_core::slab::{Cache, Engines, Limits, Node, OwnSheaf, Slab, bytes_for};
+use flagstone_core::slab::{Cache, Engines, Limits, Node, OwnSheaf, Part, Slab, bytes_for};
 
 /// Objects of a full main sheaf that go to their slabs at once where no empty sheaf is to be had.
 const FLUSH_BATCH: u32 = 32;
@@ -242,7 +242,7 @@ impl<P: Engines> Host<'_, P> {
     }
 
     pub(crate) fn new_sheaf_of(&self, capacity: u32) -> Option<OwnSheaf> {
-        let memory = self.take_one(self.sheaf_cache(capacity), here::<P>())?;
+        let memory = Part::of(self, self.sheaf_cache(capacity), here::<P>()).take_one()?;
         // SAFETY: objects of that cache are large enough and aligned to their size.
         Some(unsafe { OwnSheaf::create(memory, capacity) })
     }

@@ -42,7 +42,7 @@ pub fn prefill<P: Engines<Engine = Kernels>>(
     cache: &Cache,
     count: u32,
 ) -> Option<Prefilled> {
-    if !Slabs::<P>::is_guests(cache) || cache.sheaf_capacity() == 0 {
+    if !cache.is_guests::<P>() || cache.sheaf_capacity() == 0 {
         return None;
     }
     P::work(Work::Slow);

@@ -36,7 +36,7 @@ pub unsafe fn free_rcu<P: Engines<Engine = Kernels>>(
     cache: &Cache,
     object: NonNull<u8>,
 ) -> Deferral {
-    if !Slabs::<P>::is_guests(cache) || cache.sheaf_capacity() == 0 {
+    if !cache.is_guests::<P>() || cache.sheaf_capacity() == 0 {
         return Deferral::Refused;
     }
     // SAFETY: obligation 1.
