@@ -168,8 +168,8 @@ impl<P: Engines> Ready<P> {
         let affords = || held || budget.affords(now);
         let over = || idle + budget.parked() > budget.bound(used) && budget.all.affords(now);
         match (
-            self.deep.follow(used, affords),
-            self.empty.follow(used.saturating_sub(idle), over),
+            self.deep.follow(used, held, affords),
+            self.empty.follow(used.saturating_sub(idle), false, over),
         ) {
             (Course::Fell, _) | (_, Course::Fell) => {
                 if held {
