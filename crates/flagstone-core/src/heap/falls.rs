@@ -22,9 +22,8 @@ pub(super) const HELD_LONG_NS: u64 = 1_000_000_000;
 /// Eighths of the peak, and bytes, of a fall after which all caches shrink, and free pages go. Why half: a heap that swings
 /// by less soon needs them again; at an eighth Python took a sixth more faults. Half a MiB: redis ends 2 MiB above its start.
 pub(super) const DEEP: (usize, usize) = (4, 512 << 10);
-
-/// Eighths of the peak after which a fall of memory that was held goes on. Why a quarter: a server that frees all it held ends
-/// less than half below the last look, and what fills sheaves after it pins a slab each. At half, one redis in twenty keeps 6 MiB.
+/// Eighths after which a fall of memory that was held goes on. Why two: what sheaves take after the last one pins slabs; at
+/// four, one redis in twenty that forgot all kept 6 MiB.
 const GOES_ON: usize = 2;
 
 /// A fall of what is out of slabs after which the same is done: by seven eighths. Cached objects that pin whole slabs hide
@@ -87,16 +86,16 @@ impl Falls {
         let peak = self.peak.load(Relaxed);
         if used > peak {
             self.peak.store(used, Relaxed);
-            if used > self.again.load(Relaxed) {
-                self.again.store(usize::MAX, Relaxed);
-                return Course::Rose;
+            if used <= self.again.load(Relaxed) {
+                return Course::Level;
             }
-            return Course::Level;
+            self.again.store(usize::MAX, Relaxed);
+            return Course::Rose;
         }
         let fall = peak - used;
         let goes_on = held && self.again.load(Relaxed) != usize::MAX;
         let eighths = if goes_on { GOES_ON } else { self.eighths };
-        if fall < self.bytes_min || fall < peak / 8 * eighths || !affords() {
+        if fall < self.bytes_min.max(peak / 8 * eighths) || !affords() {
             return Course::Level;
         }
         self.peak.store(used, Relaxed);

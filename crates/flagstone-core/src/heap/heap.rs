@@ -154,7 +154,7 @@ impl<P: Engines> Heap<P> {
             Some(cache) => {
                 P::touch(Line::Heap, (&raw const cache.samples).cast(), Access::Write);
                 cache.sample(size);
-                ready.upkeep();
+                ready.upkeep(0);
                 let object = || match P::fast_slots() && self.gate.admit_size(size).is_some() {
                     true => ready.slabs.alloc_slow(cache),
                     false => ready.slabs.alloc(cache),
@@ -194,7 +194,7 @@ impl<P: Engines> Heap<P> {
             while let Some(cache) = ready.cache_for(&self.gate, wanted) {
                 if cache.geometry().size() % align == 0 {
                     cache.sample(size);
-                    ready.upkeep();
+                    ready.upkeep(0);
                     let object = || ready.alloc_object(cache);
                     return object()
                         .or_else(|| ready.after_reclaim(size, object))
@@ -271,7 +271,7 @@ impl<P: Engines> Heap<P> {
 
     /// What every cold free of an object does first.
     fn before_cold(&self, ready: &Ready<P>, cache: &Cache, address: *mut u8) {
-        ready.upkeep_of_free(cache.sheaf_bytes());
+        ready.upkeep(cache.sheaf_bytes());
         if self
             .gate
             .raise(ready.slabs.pages().map_limit().load(Relaxed))
@@ -536,7 +536,7 @@ impl<P: Engines> Ready<P> {
 
     /// A block of whole pages for `size` bytes, zeroed on request.
     pub(super) fn alloc_pages(&self, size: usize, zeroed: bool) -> Option<NonNull<u8>> {
-        self.upkeep();
+        self.upkeep(0);
         self.before_large(size);
         let align = P::page_size().bytes();
         let pages = || {

@@ -16,7 +16,7 @@ impl<P: Engines> Ready<P> {
         match unsafe { P::pop(self.slabs.area(), Slot::main(cache.id().index())) } {
             Some(object) => Some(object),
             None => {
-                self.upkeep();
+                self.upkeep(0);
                 self.slabs.alloc_slow(cache)
             }
         }
@@ -36,7 +36,7 @@ impl<P: Engines> Ready<P> {
         }
         // SAFETY: as in `alloc_object_of`; obligation 1.
         if !unsafe { P::push(self.slabs.area(), Slot::main(cache.id().index()), object) } {
-            self.upkeep_of_free(cache.sheaf_bytes());
+            self.upkeep(cache.sheaf_bytes());
             // SAFETY: the page map names the cache; obligation 1.
             unsafe {
                 Slab::assert_live(&self.slabs, cache, object);

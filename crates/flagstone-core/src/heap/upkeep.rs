@@ -102,34 +102,25 @@ impl<P: Engines> Ready<P> {
         }
     }
 
-    /// Upkeep due at a slow-path call: cheap unless something is to be done.
-    #[inline]
-    pub(super) fn upkeep(&self) {
-        self.count_calls(1);
-    }
-
-    /// Upkeep due at a slow-path call that frees `bytes` together with those of the fast path before it.
-    #[inline]
-    pub(super) fn upkeep_of_free(&self, bytes: usize) {
-        self.count_calls(1 + (bytes / CALL_BYTES).min(LOOK_EVERY - 1));
-    }
-
     /// Upkeep due after a run was freed: a short one is one call, as a few buffers need no look.
     pub(super) fn upkeep_of_run(&self, bytes: usize) {
-        self.upkeep_of_free(if bytes < OBSERVED_BYTES { 0 } else { bytes });
+        self.upkeep(if bytes < OBSERVED_BYTES { 0 } else { bytes });
     }
 
+    /// Upkeep due at a slow-path call: cheap unless something is to be done. The call freed `bytes`, with those of the fast
+    /// path before it.
     #[inline]
-    fn count_calls(&self, calls: usize) {
+    pub(super) fn upkeep(&self, bytes: usize) {
+        let calls = 1 + (bytes / CALL_BYTES).min(LOOK_EVERY - 1);
         let counted = self.bell();
         P::touch(Line::Heap, (&raw const *counted).cast(), Access::Write);
         let before = counted.load(Relaxed);
         let due = self.slabs.pages().budget().calls.due.load(Relaxed);
         // A program that seldom comes by must not keep for long what could not be paid for at once.
-        let now = match due != 0 && P::now() >= due {
-            true => (before / ESTIMATE_CALLS + 1).wrapping_mul(ESTIMATE_CALLS),
-            false => before.wrapping_add(calls),
-        };
+        let mut now = before.wrapping_add(calls);
+        if due != 0 && P::now() >= due {
+            now = (before / ESTIMATE_CALLS + 1).wrapping_mul(ESTIMATE_CALLS);
+        }
         counted.store(now, Relaxed);
         if before / LOOK_EVERY != now / LOOK_EVERY {
             self.upkeep_now(now / LOOK_EVERY);
@@ -184,10 +175,8 @@ impl<P: Engines> Ready<P> {
             (Course::Rose, _) | (_, Course::Rose) => budget.charge_shrink(now),
             _ => {}
         }
-        let due = match budget.affords(now) {
-            true => 0,
-            false => now + OWED_LOOK_NS,
-        };
+        let owes = !budget.affords(now);
+        let due = if owes { now + OWED_LOOK_NS } else { 0 };
         budget.calls.due.store(due, Relaxed);
     }
 

@@ -51,10 +51,11 @@ impl<P: Engines> Slabs<P> {
         let mut seen = 0;
         for cache in self.live_caches() {
             for part in Part::all(self, cache) {
-                while seen < most
-                    && let Some(objects) = part.flush_one()
-                {
+                for objects in core::iter::from_fn(|| part.flush_one()) {
                     seen += objects;
+                    if seen >= most {
+                        return;
+                    }
                 }
             }
         }

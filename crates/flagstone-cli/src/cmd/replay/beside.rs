@@ -41,6 +41,9 @@ pub struct Row {
     pub mean_percent: f64,
     /// Area between the curves by the area under the program's, in percent.
     pub distance_percent: Figure,
+    /// The same between two runs of the program, each with the next: how far it is from itself. Absent with one run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub program_distance_percent: Option<Figure>,
     /// The program's own memory beside its allocator, at the end of its operations.
     pub other_bytes: Figure,
     /// Curves over progress, of the last run.
@@ -211,6 +214,9 @@ fn row(allocator: &Allocator, pairs: &[Pair]) -> Row {
         |replay: Figure, program: Figure| (replay.median / program.median.max(1.0) - 1.0) * 100.0;
     let program = (figure(&|p| peak(&p.program)), figure(&|p| mean(&p.program)));
     let replay = (figure(&|p| peak(&p.replay)), figure(&|p| mean(&p.replay)));
+    let from_itself = pairs
+        .windows(2)
+        .map(|two| distance(&two[0].program, &two[1].program));
     let bytes = |curve: &[f64]| curve.iter().map(|bytes| *bytes as u64).collect();
     Row {
         allocator: allocator.name.clone(),
@@ -221,6 +227,7 @@ fn row(allocator: &Allocator, pairs: &[Pair]) -> Row {
         peak_percent: above(replay.0, program.0),
         mean_percent: above(replay.1, program.1),
         distance_percent: figure(&|p| distance(&p.program, &p.replay)),
+        program_distance_percent: (pairs.len() > 1).then(|| Figure::of(from_itself)),
         other_bytes: figure(&|p| p.other as f64),
         program: pairs.last().map(|p| bytes(&p.program)).unwrap_or_default(),
         replay: pairs.last().map(|p| bytes(&p.replay)).unwrap_or_default(),
@@ -251,6 +258,7 @@ fn print(document: &Document) {
         "replayed",
         "%",
         "between curves %",
+        "of two programs %",
     ]);
     for row in &document.rows {
         let memory = |figure: Figure| format!("{:.2}", mib(figure.median));
@@ -263,6 +271,8 @@ fn print(document: &Document) {
             memory(row.replay_mean_bytes),
             format!("{:+.1}", row.mean_percent),
             format!("{:.1}", row.distance_percent.median),
+            row.program_distance_percent
+                .map_or_else(String::new, |figure| format!("{:.1}", figure.median)),
         ]);
     }
     for column in table.column_iter_mut().skip(1) {

@@ -62,7 +62,7 @@ pub struct Args {
     /// Runs of each allocator
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=99))]
     runs: u32,
-    /// How operations follow each other [default: fast; with --beside: together]
+    /// How operations follow each other [default: fast; with --beside: real]
     #[arg(long, value_enum)]
     pace: Option<Pace>,
     /// The process to replay, where the trace has several [default: the one with most events]
@@ -144,7 +144,7 @@ pub fn run(args: &Args) -> Outcome {
     outfile::all_writable("replay", args.json.as_deref(), &[args.html.as_deref()])?;
     let recorded = trace::open("replay", &args.file)?;
     let pace = args.pace.unwrap_or(match args.beside {
-        true => Pace::Together,
+        true => Pace::Real,
         false => Pace::Fast,
     });
     let mut wanted = vec![FLAGSTONE.to_owned()];
