@@ -2,7 +2,8 @@
 
 use crate::SCRATCH;
 use flagstone_tests::{
-    Finished, LIMIT, compile, is_flagstone, other_library, preloaded, skip, succeed,
+    Finished, LIMIT, compile, is_flagstone, library, other_library, preloaded, skip, succeed,
+    without,
 };
 
 /// `echo hello` with variables; `None` where another library is under test.
@@ -79,6 +80,58 @@ fn variables_of_tests_are_no_settings() {
         return;
     };
     assert_eq!(finished.stderr, "");
+}
+
+#[test]
+fn huge_blocks_have_names_where_that_is_asked_for_and_no_filter_forbids_it() {
+    if !is_flagstone() {
+        return other_library();
+    }
+    let program = compile(SCRATCH, "preload/names.c");
+    let said = |value: &str, confined: &str| {
+        let mut command = preloaded(&program);
+        let command = command.arg(confined).env("FLAGSTONE_NAMES", value);
+        succeed(command, LIMIT).stdout
+    };
+    let unnamed = "no name\n".repeat(3);
+    assert_eq!(said("0", ""), unnamed);
+    let confined = said("1", "confined");
+    assert!(
+        confined == unnamed || confined == "no filters here\n",
+        "{confined}"
+    );
+    let maps = succeed(preloaded("cat").arg("/proc/self/maps"), LIMIT).stdout;
+    if !maps.contains("[anon:flagstone heap]") {
+        return skip("the kernel keeps no names of mappings (CONFIG_ANON_VMA_NAME)");
+    }
+    assert_eq!(said("1", ""), "[anon:flagstone huge block]\n".repeat(3));
+}
+
+#[test]
+fn one_call_names_a_huge_block_and_none_is_made_where_nobody_asks() {
+    if !is_flagstone() {
+        return other_library();
+    }
+    let program = compile(SCRATCH, "preload/names.c");
+    let tracer = compile(SCRATCH, "preload/naming_calls.c");
+    let called = |value: &str| {
+        // `env` starts what is traced, so that the tracer is on the C library's allocator.
+        let mut command = without(&tracer);
+        let preload = format!("LD_PRELOAD={}", library().display());
+        let names = format!("FLAGSTONE_NAMES={value}");
+        let command = command.args(["env", &preload, &names]).arg(&program);
+        succeed(command, LIMIT).stdout
+    };
+    let with = called("1");
+    if with.contains("no tracing here") {
+        return skip("no process may be traced here");
+    }
+    let huge = |said: &str| said.matches("flagstone huge block\n").count();
+    // Three are mapped: the one that grows keeps its name, and is too long to be kept once it is free.
+    assert_eq!(huge(&with), 3, "{with}");
+    let plain = called("0");
+    assert!(plain.contains("flagstone heap\n"), "{plain}");
+    assert_eq!(huge(&plain), 0, "{plain}");
 }
 
 #[test]

@@ -52,6 +52,11 @@ const VARIABLES: &[(&str, &str, &str)] = &[
         "memory that is committed 4 MiB and more at once asks for transparent huge pages; 0 (measured: docs/adr/0026-one-budget.md)",
     ),
     (
+        "FLAGSTONE_NAMES",
+        "0 or 1",
+        "`/proc/PID/smaps` names huge blocks too, by one `prctl` for each; 0 (docs/watch.md)",
+    ),
+    (
         "FLAGSTONE_PROFILE",
         "a file; `%p` in its name is the process's number",
         "samples where memory comes from; the file is left at exit, for `flagstone profile` (docs/profiles.md)",

@@ -63,6 +63,6 @@ mod thread;
 mod tls;
 mod world;
 
-pub use memory::{ask_for_huge_pages, name_mapping};
+pub use memory::{ask_for_huge_pages, name_huge_blocks, name_mapping};
 pub use report::write_line;
 pub use world::{Linux, LinuxWith, init};

@@ -33,6 +33,28 @@ pub fn ask_for_huge_pages(on: bool) {
     HUGE_PAGES.store(on, Relaxed);
 }
 
+/// Whether huge blocks get names.
+static NAMES: AtomicBool = AtomicBool::new(false);
+
+/// What `/proc/PID/smaps` calls a huge block where names are asked for.
+const HUGE_BLOCK: &CStr = c"flagstone huge block";
+
+/// From now on the mapping of every huge block gets a name, or no more: one more system call for each.
+pub fn name_huge_blocks(on: bool) {
+    NAMES.store(on, Relaxed);
+}
+
+/// Names a huge block where that is asked for. Beside a system-call filter it does nothing: a filter need
+/// not expect `prctl` of a malloc.
+pub(crate) fn name_huge(start: usize, bytes: usize) {
+    if !NAMES.load(Relaxed) {
+        return;
+    }
+    if let Some(_permit) = crate::filter::permit() {
+        name_mapping(start, bytes, HUGE_BLOCK);
+    }
+}
+
 /// The kernel's page size, from the auxiliary vector.
 pub fn page_size() -> PageSize {
     // SAFETY: reads the auxiliary vector, which the C library keeps.

@@ -124,6 +124,10 @@ unsafe impl<E: 'static> Platform for LinuxWith<E> {
         unsafe { memory::unmap(start, bytes) }
     }
 
+    fn mapped_huge(start: NonNull<u8>, bytes: usize) {
+        memory::name_huge(start.addr().get(), bytes);
+    }
+
     fn observe() {
         crate::observe::call();
     }

@@ -7,6 +7,7 @@
 //!   FLAGSTONE_LIMIT=512M                       what the heap may hold; 80%: of what the process may use
 //!   FLAGSTONE_PRESSURE=1                       free memory goes back where memory is short
 //!   FLAGSTONE_HUGE_PAGES=1                     transparent huge pages under much memory at once
+//!   FLAGSTONE_NAMES=1                          huge blocks have names in /proc/PID/smaps
 //!   FLAGSTONE_VERBOSE=1                        one line at start-up
 //!   FLAGSTONE_SHOW_STATS=1                     malloc_stats() at exit
 //! ```
@@ -227,7 +228,10 @@ fn apply(policy: &mut Policy, source: &str, key: &str, value: &str) {
         "huge_pages" if matches!(value, "0" | "1") => {
             flagstone_linux::ask_for_huge_pages(value == "1");
         }
-        "verbose" | "show_stats" | "pressure" | "huge_pages" => {
+        "names" if matches!(value, "0" | "1") => {
+            flagstone_linux::name_huge_blocks(value == "1");
+        }
+        "verbose" | "show_stats" | "pressure" | "huge_pages" | "names" => {
             complain(source, key, &"the value must be 0 or 1");
         }
         _ => {

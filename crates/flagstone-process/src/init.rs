@@ -93,7 +93,7 @@ fn finish(ready: &Ready<Linux>) {
 }
 
 /// Names the reservations made at the start, so that `/proc/PID/smaps` says what they are. Huge blocks
-/// come later, when a program may have given up the system call that names.
+/// come later, when a program may have given up the system call that names: `FLAGSTONE_NAMES` asks for theirs.
 fn name_mappings(ready: &Ready<Linux>) {
     let pages = ready.slabs().pages();
     let base = pages.base().addr().get();

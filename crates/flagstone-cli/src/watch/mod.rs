@@ -7,6 +7,7 @@
 //!       image     pages of the other process at their own addresses, fetched when first touched
 //!       world     the core's platform there: no locks, no system, one thread
 //!       figures   the survey as a document
+//!       maps      the list of mappings, with the heap's parts named
 //!   tell      requests through the words of `flagstone_linux::beacon`, answered by a slow path
 //! ```
 //!
@@ -14,6 +15,7 @@
 
 mod figures;
 mod image;
+pub(crate) mod maps;
 mod reader;
 pub(crate) mod reading;
 pub(crate) mod target;

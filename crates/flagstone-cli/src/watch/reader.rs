@@ -5,6 +5,7 @@
 
 use super::figures;
 use super::image::{self, CHANGED};
+use super::maps;
 use super::reading::{Reading, Second, Task};
 use super::target::{Refusal, Region, Target, is_bare};
 use super::world::Copied;
@@ -83,6 +84,7 @@ fn read(task: Task, pid: u32) -> Result<(), Refusal> {
     resident.shares(true);
     match task {
         Task::Verify => return say(&broken(ready)),
+        Task::Maps => return say(&maps::of(&target, ready, &mut resident)),
         Task::Figures | Task::Trim => say(&figures_of(&target, ready, &mut resident))?,
     }
     if task == Task::Trim {
@@ -118,7 +120,8 @@ fn heap_of(target: &Target) -> Result<&'static Heap<Copied>, Refusal> {
     Ok(unsafe { &*heap })
 }
 
-fn bytes_at(resident: &mut Resident, start: NonNull<u8>, bytes: usize) -> u64 {
+/// Resident bytes among `bytes` from `start` on.
+pub fn bytes_at(resident: &mut Resident, start: NonNull<u8>, bytes: usize) -> u64 {
     let size = Copied::page_size();
     PageCount(resident.count(start, size.pages_for(bytes))).bytes(size) as u64
 }

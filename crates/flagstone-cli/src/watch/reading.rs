@@ -1,6 +1,7 @@
 //! Figures of a running process, by a reader process that may be started more than once.
 
 use super::image::{CHANGED, CONFLICT};
+use super::maps::Maps;
 use super::reader::{REFUSED, WORD};
 use super::target::Refusal;
 use crate::cmd::run::reports::{Bounds, Cache, Kind, LedgerLine, Pages};
@@ -88,13 +89,16 @@ pub enum Task {
     Trim,
     /// The rules that do not hold.
     Verify,
+    /// Its [`Maps`].
+    Maps,
 }
 
 impl Task {
-    const ALL: [(&'static str, Self); 3] = [
+    const ALL: [(&'static str, Self); 4] = [
         ("figures", Self::Figures),
         ("trim", Self::Trim),
         ("verify", Self::Verify),
+        ("maps", Self::Maps),
     ];
 
     /// By its word.
@@ -160,6 +164,15 @@ pub fn glance(pid: u32) -> Option<Reading> {
 /// One line.
 pub fn verify(pid: u32) -> Result<Vec<String>, Refusal> {
     let text = run(Task::Verify, pid, TRIES)?;
+    serde_json::from_str(text.trim()).map_err(|_| torn(pid))
+}
+
+/// Every mapping of a process, and what it is.
+///
+/// # Errors
+/// One line.
+pub fn maps(pid: u32) -> Result<Maps, Refusal> {
+    let text = run(Task::Maps, pid, TRIES)?;
     serde_json::from_str(text.trim()).map_err(|_| torn(pid))
 }
 

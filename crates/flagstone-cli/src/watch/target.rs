@@ -86,7 +86,8 @@ pub struct Region {
 }
 
 impl Region {
-    fn of(line: &str) -> Option<Self> {
+    /// What a line of `maps` says.
+    pub fn of(line: &str) -> Option<Self> {
         let mapping = Mapping::of(line.as_bytes())?;
         let rights = line.split(' ').nth(1)?;
         let name = line.splitn(6, ' ').nth(5).unwrap_or("").trim_start();

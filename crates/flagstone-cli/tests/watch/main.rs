@@ -2,6 +2,7 @@
 
 mod damage;
 mod gaps;
+mod maps;
 mod metrics;
 mod ours;
 mod reach;

@@ -71,6 +71,8 @@ pub struct Running {
     pub child: Child,
     /// Of the process looked at, which may be the child's child.
     pub pid: String,
+    /// What it said first.
+    pub line: String,
     /// Kept open: a program may write more.
     _out: BufReader<ChildStdout>,
 }
@@ -91,6 +93,7 @@ impl Running {
         Self {
             child,
             pid,
+            line,
             _out: out,
         }
     }

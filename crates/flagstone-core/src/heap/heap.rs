@@ -13,7 +13,7 @@
 
 use super::gate::{Gate, STRIDE_MAX};
 use super::mark::handed_out;
-use super::ready::Ready;
+use super::ready::{OBSERVED_BYTES, Ready};
 use super::stage::Stage;
 use crate::base::{CacheId, NodeId, Order, PageCount, Pfn};
 use crate::page::PageKind;
@@ -239,10 +239,12 @@ impl<P: Engines> Heap<P> {
                 }
             }
             Found::Run(pfn, pages) => {
-                ready.before_large(pages.bytes(P::page_size()));
+                let bytes = pages.bytes(P::page_size());
+                ready.before_large(bytes);
                 // SAFETY: the caller gives the run up.
                 unsafe { ready.slabs.pages().free_run(pfn, pages) };
-                ready.upkeep_of_run(pages.bytes(P::page_size()));
+                // A short run counts as none: a few buffers need no look.
+                ready.upkeep(bytes & !(OBSERVED_BYTES - 1));
             }
             Found::Outside => ready.free_huge(object),
         }

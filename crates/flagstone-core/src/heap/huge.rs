@@ -64,6 +64,7 @@ impl<P: Engines> Ready<P> {
                 return None;
             }
         }
+        P::mapped_huge(start, bytes);
         Some(start)
     }
 
@@ -183,7 +184,7 @@ impl<P: Engines> Ready<P> {
     }
 
     fn free_one_huge(&self, address: NonNull<u8>) {
-        self.before_large(super::upkeep::OBSERVED_BYTES);
+        self.before_large(super::ready::OBSERVED_BYTES);
         let most = self.kept_most();
         let freed = match self.huge_table() {
             Ok(mut table) => table.remove(address.as_ptr() as usize).map(|block| {

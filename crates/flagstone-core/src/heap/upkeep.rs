@@ -9,7 +9,7 @@
 use super::falls::{Course, HELD_LONG_NS, HELD_NS};
 use super::heap::Heap;
 use super::huge_block::{HugeBlock, HugeCount};
-use super::ready::Ready;
+use super::ready::{OBSERVED_BYTES, Ready};
 use crate::platform::{Access, Line, LockKind, MAX_CACHES, RawLock};
 use crate::slab::{Engines, Part, Slabs};
 use crate::sync::plain::{AtomicUsize, Ordering::Relaxed};
@@ -26,16 +26,9 @@ const CALL_BYTES: usize = 16 << 10;
 /// leaves 6 MiB more.
 const ESTIMATE_EVERY: usize = 4;
 
-/// Calls between two estimates.
-const ESTIMATE_CALLS: usize = LOOK_EVERY * ESTIMATE_EVERY;
-
 /// Nanoseconds between two looks, at most, of a program that owes something and still comes by. Halving it doubles
 /// the looks of one that seldom does; doubling it gives back no sooner than the debt is paid anyway.
 const OWED_LOOK_NS: u64 = 10_000_000;
-
-/// Blocks of this many bytes are announced to an observer. Why 256 KiB: larger ones are few, and
-/// smaller ones change a resident size of some megabytes by less than a sixteenth.
-pub const OBSERVED_BYTES: usize = 256 << 10;
 
 /// A heap that never had more than this in use is not worth asking what the process may use: it
 /// cannot hold more in caches, and the answer takes some twenty system calls. After a second it
@@ -58,8 +51,8 @@ impl<P: Engines> Ready<P> {
     /// Huge blocks now, and the most there ever were; zeroes on top of the table's holder.
     #[must_use]
     pub fn huge_counts(&self) -> (HugeCount, HugeCount) {
-        let table = self.huge_table();
-        table.map_or_else(|_| Default::default(), |table| (table.now(), table.peak()))
+        self.huge_table()
+            .map_or_else(|_| Default::default(), |table| (table.now(), table.peak()))
     }
 
     /// Visits every huge block, under the table's lock; none on top of its holder.
@@ -102,11 +95,6 @@ impl<P: Engines> Ready<P> {
         }
     }
 
-    /// Upkeep due after a run was freed: a short one is one call, as a few buffers need no look.
-    pub(super) fn upkeep_of_run(&self, bytes: usize) {
-        self.upkeep(if bytes < OBSERVED_BYTES { 0 } else { bytes });
-    }
-
     /// Upkeep due at a slow-path call: cheap unless something is to be done. The call freed `bytes`, with those of the fast
     /// path before it.
     #[inline]
@@ -119,7 +107,7 @@ impl<P: Engines> Ready<P> {
         // A program that seldom comes by must not keep for long what could not be paid for at once.
         let mut now = before.wrapping_add(calls);
         if due != 0 && P::now() >= due {
-            now = (before / ESTIMATE_CALLS + 1).wrapping_mul(ESTIMATE_CALLS);
+            now = (before | (LOOK_EVERY * ESTIMATE_EVERY - 1)).wrapping_add(1);
         }
         counted.store(now, Relaxed);
         if before / LOOK_EVERY != now / LOOK_EVERY {

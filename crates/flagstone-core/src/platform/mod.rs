@@ -175,6 +175,9 @@ pub unsafe trait Platform: Sized + 'static {
         false
     }
 
+    /// A huge block was mapped: a world may give the mapping a name.
+    fn mapped_huge(_start: NonNull<u8>, _bytes: usize) {}
+
     /// Called by slow paths of a heap that is watched, while no lock is held: a moment to take figures.
     fn observe() {}
 

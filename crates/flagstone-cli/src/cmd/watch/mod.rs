@@ -7,6 +7,7 @@
 //! ```
 
 pub mod get;
+mod maps;
 pub mod metrics;
 pub mod ps;
 pub mod set;

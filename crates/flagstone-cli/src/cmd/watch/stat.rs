@@ -1,6 +1,6 @@
 //! `flagstone stat PID`: where a running process's memory is.
 
-use super::{document, pid, refuse};
+use super::{document, maps, pid, refuse};
 use crate::args::JsonBeside;
 use crate::cmd::run::answer::{Shares, fragmented_now, worth};
 use crate::cmd::run::reports::Kind;
@@ -22,11 +22,15 @@ use std::process::ExitCode;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   flagstone stat 4711
+  flagstone stat 4711 --maps
   flagstone stat 4711 --json | jq '.ledger'")]
 pub struct Args {
     /// A running process
     #[arg(value_name = "PID", value_parser = pid())]
     pid: u32,
+    /// List every mapping instead, and what it is: heap, huge blocks, files, stacks
+    #[arg(long)]
+    maps: bool,
     #[command(flatten)]
     json: JsonBeside,
 }
@@ -36,6 +40,9 @@ pub struct Args {
 /// # Errors
 /// One line: the process is gone, not yours, or not ours.
 pub fn run(args: &Args) -> Outcome {
+    if args.maps {
+        return maps::run(args.pid, args.json.path());
+    }
     let reading = reading::read(args.pid, true).map_err(|refusal| refuse("stat", refusal))?;
     if document("stat", args.json.path(), &reading)? {
         print!("{}", text(&reading, Screen::of(&std::io::stdout(), 80)));
