@@ -219,10 +219,10 @@ fn the_report_of_one_workload_is_drawn_and_says_what_the_json_says() {
         for (field, drawn) in [("value", "value"), ("min", "low"), ("max", "high")] {
             assert_eq!(row[field], bar[drawn], "{row} {bar}");
         }
-        let version = format!("<td class='t'>{}</td>", row["version"].as_str().unwrap());
+        let version = format!("<td class=\"t\">{}</td>", row["version"].as_str().unwrap());
         assert!(page.contains(&version), "{row}");
     }
-    assert!(page.contains("This was a quick run") && page.contains("id='targets'"));
+    assert!(page.contains("This was a quick run") && page.contains("id=\"targets\""));
     browser::drawn(&html);
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Colours are the page's own variables, so that light and dark need no second drawing.
 
-use super::escape;
+use maud::{Markup, PreEscaped, html};
 use serde_json::{Value, json};
 
 /// Colours by style: 0 and 2 are published, 1 and 6 simulated, 3 our own.
@@ -17,15 +17,13 @@ pub(crate) const COLOURS: [&str; 7] = [
 ];
 
 /// A place for a drawing, and what is to be drawn there: `language` is the grammar it is in.
-pub(crate) fn drawing(id: &str, language: &str, title: &str, words: &str, spec: &Value) -> String {
+pub(crate) fn drawing(id: &str, language: &str, title: &str, words: &str, spec: &Value) -> Markup {
     // `</` would end the element that carries the specification.
     let text = spec.to_string().replace("</", "<\\/");
-    format!(
-        "<div class='chart' id='{id}' role='img' aria-label='{}. {}'></div>\
-         <script type='application/json' data-chart='{id}' data-language='{language}'>{text}</script>",
-        escape(title),
-        escape(words)
-    )
+    html! {
+        div class="chart" id=(id) role="img" aria-label={ (title) ". " (words) } {}
+        script type="application/json" data-chart=(id) data-language=(language) { (PreEscaped(text)) }
+    }
 }
 
 /// How everything looks, in the page's variables.

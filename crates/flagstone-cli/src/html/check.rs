@@ -5,7 +5,7 @@ use serde_json::Value;
 /// Whether every element of the page is closed where it should be.
 pub(crate) fn nested(page: &str) -> Result<(), String> {
     let mut open: Vec<&str> = Vec::new();
-    let mut rest = page.strip_prefix("<!doctype html>").ok_or("no doctype")?;
+    let mut rest = page.strip_prefix("<!DOCTYPE html>").ok_or("no doctype")?;
     while let Some((_, tag)) = rest.split_once('<') {
         if let Some(comment) = tag.strip_prefix("!--") {
             rest = comment.split_once("-->").ok_or("an open comment")?.1;
@@ -35,11 +35,11 @@ pub(crate) fn nested(page: &str) -> Result<(), String> {
 
 /// The specifications of all charts; each must lie beside a place of its own.
 pub(crate) fn charts(page: &str) -> Vec<Value> {
-    let sources = page.split(" data-chart='").skip(1);
+    let sources = page.split(" data-chart=\"").skip(1);
     let read = |rest: &str| {
-        let (id, rest) = rest.split_once('\'').expect("an id in quotes");
+        let (id, rest) = rest.split_once('"').expect("an id in quotes");
         assert_eq!(
-            page.matches(&format!("<div class='chart' id='{id}' "))
+            page.matches(&format!("<div class=\"chart\" id=\"{id}\" "))
                 .count(),
             1,
             "{id}"
@@ -54,9 +54,9 @@ pub(crate) fn charts(page: &str) -> Vec<Value> {
 #[test]
 fn a_page_with_an_element_left_open_is_not_well_formed() {
     assert_eq!(
-        nested("<!doctype html><p>a<!-- <b> --><i>b</i></p>"),
+        nested("<!DOCTYPE html><p>a<!-- <b> --><i>b</i></p>"),
         Ok(())
     );
-    assert!(nested("<!doctype html><p>a<i>b</p></i>").is_err());
-    assert!(nested("<!doctype html><p>a").is_err());
+    assert!(nested("<!DOCTYPE html><p>a<i>b</p></i>").is_err());
+    assert!(nested("<!DOCTYPE html><p>a").is_err());
 }

@@ -2,7 +2,7 @@
 //! keyboard. Charts are drawn by the library inside the file and have words beside them.
 //!
 //! ```text
-//!   open ── <head>, style ─► header ─► header_ends ─► what the command says ─► close ── library, script
+//!   page ── <head>, style ─► header ─► what the command says ─► library, script
 //! ```
 //!
 //! The page forbids itself the network: a browser refuses whatever is not in the file.
@@ -11,7 +11,7 @@ pub(crate) mod chart;
 #[cfg(test)]
 pub(crate) mod check;
 
-use core::fmt::Write;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
@@ -23,60 +23,59 @@ const LICENCE: &str = include_str!("../../data/charts/LICENSE");
 const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; \
                       style-src 'unsafe-inline'; img-src data:";
 
-/// A page up to the first heading of its header; both texts are plain.
-pub(crate) fn open(title: &str, heading: &str) -> String {
-    format!(
-        "<!doctype html><html lang='en'><head><meta charset='utf-8'>\
-         <meta http-equiv='Content-Security-Policy' content=\"{POLICY}\">\
-         <meta name='viewport' content='width=device-width, initial-scale=1'>\
-         <link rel='icon' href='data:,'><title>{}</title>\
-         <style>{STYLE}</style></head><body><header><h1>{}</h1>",
-        escape(title),
-        escape(heading)
-    )
+/// A page: its header below the heading, and all that follows it.
+pub(crate) fn page(title: &str, heading: &str, header: &Markup, rest: &Markup) -> String {
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                link rel="icon" href="data:,";
+                title { (title) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                header {
+                    h1 { (heading) }
+                    (header)
+                    noscript {
+                        p class="note" {
+                            "Charts are drawn by a script in this file; without scripts every figure is in the tables."
+                        }
+                    }
+                }
+                (rest)
+                (PreEscaped(format!("<!--\n{LICENCE}\n-->")))
+                script { (PreEscaped(VEGA)) }
+                script { (PreEscaped(VEGA_LITE)) }
+                script { (PreEscaped(SCRIPT)) }
+            }
+        }
+    };
+    page.into_string() + "\n"
 }
 
-/// The end of the header.
-pub(crate) fn header_ends(page: &mut String) {
-    page.push_str(
-        "<noscript><p class='note'>Charts are drawn by a script in this file; without scripts every \
-         figure is in the tables.</p></noscript></header>",
-    );
-}
-
-/// The end of the page, with the library that draws.
-pub(crate) fn close(page: &mut String) {
-    let _ = write!(
-        page,
-        "<!--\n{LICENCE}\n--><script>{VEGA}</script><script>{VEGA_LITE}</script><script>{SCRIPT}</script>"
-    );
-    page.push_str("</body></html>\n");
-}
-
-/// Text that is safe inside elements and attributes.
-pub(crate) fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
-        .replace('\'', "&#39;")
-}
-
-/// A table up to the end of its heads: in a region that scrolls sideways by itself, also by
-/// keyboard.
-pub(crate) fn open_table(page: &mut String, label: &str, heads: &[&str]) {
-    let _ = write!(
-        page,
-        "<div class='wide' role='region' tabindex='0' aria-label='{}'><table><tr>",
-        escape(label)
-    );
-    for head in heads {
-        let _ = write!(page, "<th scope='col'>{}</th>", escape(head));
+/// A table with rows that are there already, in a region that scrolls sideways by itself, also by keyboard.
+pub(crate) fn table(label: &str, heads: &[&str], rows: &Markup) -> Markup {
+    html! {
+        div class="wide" role="region" tabindex="0" aria-label=(label) {
+            table {
+                tr { @for head in heads { th scope="col" { (head) } } }
+                (rows)
+            }
+        }
     }
-    page.push_str("</tr>");
 }
 
-/// The end of the table.
-pub(crate) fn close_table(page: &mut String) {
-    page.push_str("</table></div>");
+/// Rows of plain cells.
+pub(crate) fn plain<Row: IntoIterator<Item = String>>(
+    rows: impl IntoIterator<Item = Row>,
+) -> Markup {
+    html! {
+        @for row in rows {
+            tr { @for cell in row { td { (cell) } } }
+        }
+    }
 }

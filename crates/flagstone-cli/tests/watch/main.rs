@@ -8,3 +8,4 @@ mod ours;
 mod reach;
 mod real;
 mod told;
+mod traces;

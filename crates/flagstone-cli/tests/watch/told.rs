@@ -1,10 +1,8 @@
 //! What a running process is told: set, trim, and the idle one.
 
-use crate::ours::{
-    BUSY, Running, ask, closes, compiled, flagstone, json, on_library, refused, until,
-};
+use crate::ours::{BUSY, Running, ask, closes, compiled, json, on_library, refused, until};
 use serde_json::Value;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 fn busy() -> (tempfile::TempDir, Running) {
     let folder = tempfile::tempdir().unwrap();
@@ -294,39 +292,6 @@ fn an_idle_process_is_said_to_be_idle_and_keeps_the_request() {
     let (code, ..) = ask(&["set", "--wait", "0", &idle.pid, knob]);
     assert_eq!(code, Some(1));
     closes(&idle.pid);
-}
-
-#[test]
-fn a_reader_killed_at_any_moment_leaves_no_trace() {
-    let (_folder, busy) = busy();
-    for round in 0..20 {
-        let verb = if round % 2 == 0 { "stat" } else { "trim" };
-        let mut reader = flagstone();
-        reader
-            .args([verb, &busy.pid])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        let mut reader = reader.spawn().unwrap();
-        // Later each time: before it has read, while it reads, while it tells.
-        for _ in 0..round * 20_000 {
-            std::hint::spin_loop();
-        }
-        let _ = reader.kill();
-        let _ = reader.wait();
-    }
-    let status = std::fs::read_to_string(format!("/proc/{}/status", busy.pid)).unwrap();
-    assert!(status.contains("TracerPid:\t0"), "{status}");
-    let (code, out, err) = ask(&[
-        "set",
-        "--wait",
-        "60",
-        &busy.pid,
-        "cache.malloc-64.min_partial=1",
-    ]);
-    assert_eq!(code, Some(0), "{out}{err}");
-    closes(&busy.pid);
-    let (code, out, err) = ask(&["verify", &busy.pid]);
-    assert_eq!(code, Some(0), "{out}{err}");
 }
 
 #[test]

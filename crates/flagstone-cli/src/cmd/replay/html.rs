@@ -1,10 +1,10 @@
 //! A replay as one page: the memory of every allocator over the trace's time, and the table.
 
-use super::figures::{Document, live_at};
+use super::figures::{Document, Row, live_at};
 use super::view::{HEADS, mib, rows, sentence};
 use crate::html::chart::{COLOURS, drawing, look};
-use crate::html::{close, close_table, escape, header_ends, open, open_table};
-use core::fmt::Write;
+use crate::html::{self, plain, table};
+use maud::html;
 use serde_json::{Value, json};
 
 /// The colour of flagstone in every report.
@@ -14,67 +14,64 @@ const OTHERS: [usize; 5] = [1, 2, 4, 5, 0];
 
 /// The page.
 pub fn page(document: &Document) -> String {
-    let mut page = open("Flagstone replay", "One program on several allocators");
-    let _ = write!(
-        page,
-        "<p class='sum'>{}</p><p>Recorded: {}. Replayed here, each allocator in a process of its own, \
-         medians of {} runs that took turns; memory is that of the allocator.</p>",
-        escape(&sentence(document)),
-        escape(&document.command.join(" ")),
-        document.rows.first().map_or(0, |row| row.runs)
-    );
-    header_ends(&mut page);
-    page.push_str("<main><section><h2>Resident memory over the program's time</h2>");
-    let words = document
-        .rows
-        .iter()
-        .map(|row| {
-            format!(
-                "{} {:.1} MiB",
-                row.allocator,
-                mib(row.peak_rss_bytes.median)
-            )
-        })
-        .collect::<Vec<_>>()
-        .join(", ");
-    page.push_str(&drawing(
-        "rss",
-        "vega-lite",
-        "Resident memory over time",
-        &format!("Peaks: {words}"),
-        &chart(document),
-    ));
-    page.push_str("</section><section><h2>Fragmentation over the program's time</h2>");
-    page.push_str(
-        "<p>Resident bytes for each byte that the program holds. Where it holds less than a twentieth of its most, \
-         nothing is drawn.</p>",
-    );
-    let words = document
-        .rows
-        .iter()
-        .map(|row| format!("{} {:.2}", row.allocator, row.mean_rss_by_live.median))
-        .collect::<Vec<_>>()
-        .join(", ");
-    page.push_str(&drawing(
-        "ratio",
-        "vega-lite",
-        "Resident bytes by live bytes over time",
-        &format!("Means by means: {words}"),
-        &ratios(document),
-    ));
-    page.push_str("</section><section><h2>Figures</h2>");
-    open_table(&mut page, "Figures of every allocator", &HEADS);
-    for row in rows(document) {
-        page.push_str("<tr>");
-        for cell in row {
-            let _ = write!(page, "<td>{}</td>", escape(&cell));
+    let of_each = |words: &dyn Fn(&Row) -> String| {
+        let all: Vec<String> = document.rows.iter().map(words).collect();
+        all.join(", ")
+    };
+    let peaks = of_each(&|row| {
+        format!(
+            "{} {:.1} MiB",
+            row.allocator,
+            mib(row.peak_rss_bytes.median)
+        )
+    });
+    let means = of_each(&|row| format!("{} {:.2}", row.allocator, row.mean_rss_by_live.median));
+    let header = html! {
+        p class="sum" { (sentence(document)) }
+        p {
+            "Recorded: " (document.command.join(" ")) ". Replayed here, each allocator in a process of its own, "
+            "medians of " (document.rows.first().map_or(0, |row| row.runs))
+            " runs that took turns; memory is that of the allocator."
         }
-        page.push_str("</tr>");
-    }
-    close_table(&mut page);
-    page.push_str("</section></main>");
-    close(&mut page);
-    page
+    };
+    let main = html! {
+        main {
+            section {
+                h2 { "Resident memory over the program's time" }
+                (drawing(
+                    "rss",
+                    "vega-lite",
+                    "Resident memory over time",
+                    &format!("Peaks: {peaks}"),
+                    &chart(document),
+                ))
+            }
+            section {
+                h2 { "Fragmentation over the program's time" }
+                p {
+                    "Resident bytes for each byte that the program holds. Where it holds less than a twentieth of its "
+                    "most, nothing is drawn."
+                }
+                (drawing(
+                    "ratio",
+                    "vega-lite",
+                    "Resident bytes by live bytes over time",
+                    &format!("Means by means: {means}"),
+                    &ratios(document),
+                ))
+            }
+            section {
+                h2 { "Figures" }
+                (table("Figures of every allocator", &HEADS, &plain(rows(document))))
+            }
+        }
+    };
+    html::page(
+        "Flagstone replay",
+        "One program on several allocators",
+        &header,
+        &main,
+    )
 }
 
 /// What the dashed line is called.

@@ -305,14 +305,14 @@ mod tests {
         assert!(page.contains("Content-Security-Policy") && page.contains("default-src 'none'"));
         // Links for readers fetch nothing by themselves.
         let own = page.split("<script>").next().unwrap();
-        let own = own.replace("<a href='http", "");
-        for fetched in [" src=", "<link rel='stylesheet'", "@import", "href='http"] {
+        let own = own.replace("<a href=\"http", "");
+        for fetched in [" src=", "<link rel=\"stylesheet", "@import", "href=\"http"] {
             assert!(!own.contains(fetched), "{fetched}");
         }
         assert!(page.len() < 2_000_000, "{} bytes", page.len());
-        let charts = page.matches("<div class='chart' id=").count();
+        let charts = page.matches("<div class=\"chart\" id=").count();
         assert!(charts >= 5);
-        assert_eq!(page.matches("role='img' aria-label=").count(), charts);
+        assert_eq!(page.matches("role=\"img\" aria-label=").count(), charts);
         let specs = check::charts(&page);
         assert_eq!(specs.len(), charts);
         let described = |spec: &serde_json::Value| spec["description"].as_str().unwrap().len() > 40;

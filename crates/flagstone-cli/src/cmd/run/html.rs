@@ -8,11 +8,11 @@ use super::document::{Outcome, Process, State};
 use super::reports::Cache;
 use super::timeline::{Sampled, Timeline};
 use super::trial::Measured;
+use crate::html;
 use crate::html::chart::{COLOURS, drawing, look};
-use crate::html::{close, header_ends, open};
 use crate::terminal::{size, whole_percent};
 use flagstone_core::stats::Line;
-use maud::{Markup, PreEscaped, html};
+use maud::{Markup, html};
 use serde_json::{Value, json};
 
 /// Height of the timeline in pixels.
@@ -20,14 +20,9 @@ const CHART_HEIGHT: u32 = 260;
 
 /// The page.
 pub fn page(outcome: &Outcome) -> String {
-    let command = outcome.command.join(" ");
-    let mut page = open(
-        "Flagstone run",
-        &format!("Where the memory of {command} was"),
-    );
-    page.push_str(&header(outcome).into_string());
-    header_ends(&mut page);
-    let main = html! {
+    let heading = format!("Where the memory of {} was", outcome.command.join(" "));
+    let rest = html! {
+        (contents(outcome))
         main {
             (tries(&outcome.tries))
             (timeline(&outcome.timeline))
@@ -36,10 +31,7 @@ pub fn page(outcome: &Outcome) -> String {
             (caches(&outcome.caches))
         }
     };
-    page.push_str(&contents(outcome).into_string());
-    page.push_str(&main.into_string());
-    close(&mut page);
-    page
+    html::page("Flagstone run", &heading, &header(outcome), &rest)
 }
 
 fn contents(outcome: &Outcome) -> Markup {
@@ -121,30 +113,26 @@ fn figure(bytes: u64) -> Cell {
     Cell::Figure(size(bytes))
 }
 
-/// A table in a region that scrolls sideways by itself, also by keyboard.
+/// A table; the first of a row's words is its head.
 fn table<const N: usize>(
     label: &str,
     heads: &[&str; N],
     rows: impl Iterator<Item = [Cell; N]>,
 ) -> Markup {
-    html! {
-        div class="wide" role="region" tabindex="0" aria-label=(label) {
-            table {
-                tr { @for head in heads { th scope="col" { (head) } } }
-                @for row in rows {
-                    tr {
-                        @for (at, cell) in row.iter().enumerate() {
-                            @match cell {
-                                Cell::Words(text) if at == 0 => th scope="row" { (text) },
-                                Cell::Words(text) => td class="t" { (text) },
-                                Cell::Figure(text) => td { (text) },
-                            }
-                        }
+    let rows = html! {
+        @for row in rows {
+            tr {
+                @for (at, cell) in row.iter().enumerate() {
+                    @match cell {
+                        Cell::Words(text) if at == 0 => th scope="row" { (text) },
+                        Cell::Words(text) => td class="t" { (text) },
+                        Cell::Figure(text) => td { (text) },
                     }
                 }
             }
         }
-    }
+    };
+    html::table(label, heads, &rows)
 }
 
 /// The parts of the picture, from its ground up.
@@ -194,7 +182,7 @@ fn timeline(timeline: &Timeline) -> Markup {
             h2 { (title) }
             figure {
                 figcaption { "Resident MiB by second" }
-                (PreEscaped(drawing("timeline-chart", "vega-lite", title, &words, &picture(timeline, &format!("{title}. {words}")))))
+                (drawing("timeline-chart", "vega-lite", title, &words, &picture(timeline, &format!("{title}. {words}"))))
             }
             p class="note" {
                 "Areas: the ledger at each sample, which the program's own slow paths take when its "

@@ -2,9 +2,9 @@
 
 use super::report::{Group, Point, front};
 use crate::html::chart::{COLOURS, drawing, look};
-use crate::html::{close, close_table, escape, header_ends, open, open_table};
-use core::fmt::Write;
+use crate::html::{self, plain};
 use flagstone_lab::Record;
+use maud::{Markup, html};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,6 @@ const OTHERS: [usize; 6] = [0, 1, 2, 4, 5, 6];
 
 /// The page.
 pub(super) fn page(groups: &[Group], records: &[Record]) -> String {
-    let mut page = open("Flagstone sweep", "A sweep on virtual CPUs");
     let seeds: BTreeSet<u64> = records.iter().map(|record| record.seed).collect();
     let versions: BTreeSet<String> = records
         .iter()
@@ -23,27 +22,21 @@ pub(super) fn page(groups: &[Group], records: &[Record]) -> String {
         .collect();
     let versions: Vec<String> = versions.into_iter().collect();
     let unsettled = records.iter().filter(|record| !record.converged).count();
-    let _ = write!(
-        page,
-        "<p class='sum'>{} runs, {} seeds, model version {}.</p><p>All figures are simulated. Points are \
-         means over seeds; bands and bars are one standard deviation.{}</p>",
-        records.len(),
-        seeds.len(),
-        escape(&versions.join(", ")),
-        match unsettled {
-            0 => String::new(),
-            some =>
-                format!(" {some} runs did not settle within their window; their points are hollow."),
+    let header = html! {
+        p class="sum" {
+            (records.len()) " runs, " (seeds.len()) " seeds, model version " (versions.join(", ")) "."
         }
-    );
-    header_ends(&mut page);
-    page.push_str("<main>");
-    for (index, group) in groups.iter().enumerate() {
-        section(&mut page, index, group);
-    }
-    page.push_str("</main>");
-    close(&mut page);
-    page
+        p {
+            "All figures are simulated. Points are means over seeds; bands and bars are one standard deviation."
+            @if unsettled > 0 {
+                " " (unsettled) " runs did not settle within their window; their points are hollow."
+            }
+        }
+    };
+    let main = html! {
+        main { @for (index, group) in groups.iter().enumerate() { (section(index, group)) } }
+    };
+    html::page("Flagstone sweep", "A sweep on virtual CPUs", &header, &main)
 }
 
 fn mib(bytes: f64) -> f64 {
@@ -62,45 +55,42 @@ fn scale(points: &[Point]) -> Value {
     json!({ "domain": names, "range": range })
 }
 
-fn section(page: &mut String, index: usize, group: &Group) {
-    let _ = write!(page, "<section><h2>{}</h2>", escape(&group.title));
+fn section(index: usize, group: &Group) -> Markup {
     let tasks: BTreeSet<u32> = group.points.iter().map(|point| point.row.tasks).collect();
-    if tasks.len() > 1 {
-        page.push_str("<h3>Throughput over tasks</h3>");
-        let words =
-            "Operations per task and second over the number of tasks, a line for each policy";
-        page.push_str(&drawing(
-            &format!("tasks{index}"),
-            "vega-lite",
-            "Throughput over tasks",
-            words,
-            &curves(group),
-        ));
-    }
     let most = tasks.last().copied().unwrap_or(0);
     let crowded: Vec<&Point> = group
         .points
         .iter()
         .filter(|point| point.row.tasks == most)
         .collect();
-    heat_maps(page, index, most, &crowded);
-    if crowded.len() > 1 {
-        let _ = write!(
-            page,
-            "<h3>Throughput against memory, {most} tasks</h3><p>Nothing on the line is beaten by \
-                              another point in both; up and left is better.</p>"
-        );
-        let words = format!("The front: {}", on_front(&crowded));
-        page.push_str(&drawing(
-            &format!("front{index}"),
-            "vega-lite",
-            "Throughput against memory",
-            &words,
-            &pareto(group, &crowded),
-        ));
+    html! {
+        section {
+            h2 { (group.title) }
+            @if tasks.len() > 1 {
+                h3 { "Throughput over tasks" }
+                (drawing(
+                    &format!("tasks{index}"),
+                    "vega-lite",
+                    "Throughput over tasks",
+                    "Operations per task and second over the number of tasks, a line for each policy",
+                    &curves(group),
+                ))
+            }
+            (heat_maps(index, most, &crowded))
+            @if crowded.len() > 1 {
+                h3 { "Throughput against memory, " (most) " tasks" }
+                p { "Nothing on the line is beaten by another point in both; up and left is better." }
+                (drawing(
+                    &format!("front{index}"),
+                    "vega-lite",
+                    "Throughput against memory",
+                    &format!("The front: {}", on_front(&crowded)),
+                    &pareto(group, &crowded),
+                ))
+            }
+            (table(group))
+        }
     }
-    table(page, group);
-    page.push_str("</section>");
 }
 
 fn label(point: &Point) -> String {
@@ -148,59 +138,55 @@ fn varied(points: &[&Point]) -> Vec<String> {
 }
 
 /// A heat map for each policy over the first two knobs that vary; of others, the best value is shown.
-fn heat_maps(page: &mut String, index: usize, tasks: u32, points: &[&Point]) {
+fn heat_maps(index: usize, tasks: u32, points: &[&Point]) -> Markup {
     let knobs = varied(points);
-    let [first, second, ..] = &knobs[..] else {
-        return;
+    let [first, second, others @ ..] = &knobs[..] else {
+        return html! {};
     };
     let policies: BTreeSet<&str> = points.iter().map(|point| point.policy.as_str()).collect();
-    let _ = write!(
-        page,
-        "<h3>Throughput over {} and {}, {tasks} tasks</h3>",
-        escape(first),
-        escape(second)
-    );
-    if knobs.len() > 2 {
-        let _ = write!(
-            page,
-            "<p>Of {} each square shows the best.</p>",
-            escape(&knobs[2..].join(", "))
-        );
-    }
-    for (number, policy) in policies.into_iter().enumerate() {
-        let mut best: BTreeMap<(u64, u64), f64> = BTreeMap::new();
-        for point in points.iter().filter(|point| point.policy == policy) {
-            let (Some(a), Some(b)) = (point.knobs.get(first), point.knobs.get(second)) else {
-                continue;
-            };
-            let cell = best.entry((*a as u64, *b as u64)).or_default();
-            *cell = cell.max(point.row.ops_per_task_per_s);
+    html! {
+        h3 { "Throughput over " (first) " and " (second) ", " (tasks) " tasks" }
+        @if !others.is_empty() {
+            p { "Of " (others.join(", ")) " each square shows the best." }
         }
-        let values: Vec<Value> = best
-            .iter()
-            .map(|((a, b), ops)| json!({ "a": a, "b": b, "ops": ops }))
-            .collect();
-        let spec = json!({
-            "config": look(), "width": "container", "height": { "step": 26 }, "data": { "values": values },
-            "title": { "text": policy, "color": "var(--ink)", "fontWeight": "normal" },
-            "mark": "rect",
-            "encoding": {
-                "x": { "field": "a", "type": "ordinal", "title": first },
-                "y": { "field": "b", "type": "ordinal", "title": second, "sort": "descending" },
-                "color": { "field": "ops", "type": "quantitative", "title": "operations per task and second",
-                           "scale": { "scheme": "viridis", "zero": false }, "legend": { "titleColor": "var(--soft)", "format": ".3s" } },
-                "tooltip": [{ "field": "a", "title": first }, { "field": "b", "title": second }, { "field": "ops", "format": ",.0f" }]
-            }
-        });
-        let words = format!("Operations per task and second of {policy} over {first} and {second}");
-        page.push_str(&drawing(
-            &format!("heat{index}x{number}"),
-            "vega-lite",
-            "Heat map",
-            &words,
-            &spec,
-        ));
+        @for (number, policy) in policies.into_iter().enumerate() {
+            (drawing(
+                &format!("heat{index}x{number}"),
+                "vega-lite",
+                "Heat map",
+                &format!("Operations per task and second of {policy} over {first} and {second}"),
+                &heat_map(policy, [first, second], points),
+            ))
+        }
     }
+}
+
+/// The map of one policy.
+fn heat_map(policy: &str, [first, second]: [&String; 2], points: &[&Point]) -> Value {
+    let mut best: BTreeMap<(u64, u64), f64> = BTreeMap::new();
+    for point in points.iter().filter(|point| point.policy == policy) {
+        let (Some(a), Some(b)) = (point.knobs.get(first), point.knobs.get(second)) else {
+            continue;
+        };
+        let cell = best.entry((*a as u64, *b as u64)).or_default();
+        *cell = cell.max(point.row.ops_per_task_per_s);
+    }
+    let values: Vec<Value> = best
+        .iter()
+        .map(|((a, b), ops)| json!({ "a": a, "b": b, "ops": ops }))
+        .collect();
+    json!({
+        "config": look(), "width": "container", "height": { "step": 26 }, "data": { "values": values },
+        "title": { "text": policy, "color": "var(--ink)", "fontWeight": "normal" },
+        "mark": "rect",
+        "encoding": {
+            "x": { "field": "a", "type": "ordinal", "title": first },
+            "y": { "field": "b", "type": "ordinal", "title": second, "sort": "descending" },
+            "color": { "field": "ops", "type": "quantitative", "title": "operations per task and second",
+                       "scale": { "scheme": "viridis", "zero": false }, "legend": { "titleColor": "var(--soft)", "format": ".3s" } },
+            "tooltip": [{ "field": "a", "title": first }, { "field": "b", "title": second }, { "field": "ops", "format": ",.0f" }]
+        }
+    })
 }
 
 fn on_front(points: &[&Point]) -> String {
@@ -243,7 +229,7 @@ fn pareto(group: &Group, points: &[&Point]) -> Value {
     })
 }
 
-fn table(page: &mut String, group: &Group) {
+fn table(group: &Group) -> Markup {
     let heads = [
         "policy",
         "tasks",
@@ -255,11 +241,9 @@ fn table(page: &mut String, group: &Group) {
         "peak MiB",
         "settled",
     ];
-    page.push_str("<details><summary>All figures</summary>");
-    open_table(page, &format!("Figures of {}", group.title), &heads);
-    for point in &group.points {
+    let rows = group.points.iter().map(|point| {
         let row = &point.row;
-        let cells = [
+        [
             row.policy.clone(),
             row.tasks.to_string(),
             row.seeds.to_string(),
@@ -269,13 +253,12 @@ fn table(page: &mut String, group: &Group) {
             format!("{:.1}", mib(row.mean_bytes)),
             format!("{:.1}", mib(row.peak_bytes)),
             if row.converged { "yes" } else { "no" }.to_owned(),
-        ];
-        page.push_str("<tr>");
-        for cell in cells {
-            let _ = write!(page, "<td>{}</td>", escape(&cell));
+        ]
+    });
+    html! {
+        details {
+            summary { "All figures" }
+            (html::table(&format!("Figures of {}", group.title), &heads, &plain(rows)))
         }
-        page.push_str("</tr>");
     }
-    close_table(page);
-    page.push_str("</details>");
 }

@@ -5,6 +5,7 @@ use crate::cmd::bench::figures::Summary;
 use crate::cmd::bench::report::figure;
 use crate::cmd::bench::runner::{Measured, Outcome};
 use crate::html::chart::{COLOURS, drawing, look};
+use maud::Markup;
 use serde_json::{Value, json};
 
 /// Pixels from one bar to the next.
@@ -64,7 +65,7 @@ impl Bar {
 }
 
 /// The picture of a workload, the best on top; none where nothing has a figure.
-pub(super) fn picture(result: &Measured, id: &str, title: &str, better: &str) -> Option<String> {
+pub(super) fn picture(result: &Measured, id: &str, title: &str, better: &str) -> Option<Markup> {
     let bars = result.outcomes.iter();
     let mut bars: Vec<Bar> = bars.filter_map(|one| Bar::of(result, one)).collect();
     bars.sort_by(|a, b| a.summary.median.total_cmp(&b.summary.median));

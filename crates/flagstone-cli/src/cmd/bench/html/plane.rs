@@ -4,6 +4,7 @@
 use super::super::means::{Mean, Place};
 use crate::cmd::bench::report::ratio;
 use crate::html::chart::{COLOURS, drawing, look};
+use maud::Markup;
 use serde_json::{Value, json};
 
 /// Pixels of the plane's height.
@@ -65,7 +66,7 @@ pub(super) fn picture<'a>(
     id: &str,
     title: &str,
     places: impl IntoIterator<Item = &'a Place>,
-) -> Option<String> {
+) -> Option<Markup> {
     let mut spots: Vec<Spot> = places
         .into_iter()
         .filter_map(|place| {

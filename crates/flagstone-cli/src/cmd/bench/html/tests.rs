@@ -27,7 +27,7 @@ fn time_against_memory_is_drawn_over_all_and_in_each_workload_that_has_both() {
     assert_eq!(spots.len(), 2, "none for one without a figure");
     assert!(page.contains("<h3>Geometric means of 2 rows</h3>"));
     let alone = super::page(&results()[..1], &on(), &[], &about());
-    assert!(!alone.contains("id='means'"), "one row has no mean");
+    assert!(!alone.contains("id=\"means\""), "one row has no mean");
 }
 
 fn allocator(name: &str, version: &str) -> Allocator {
@@ -107,10 +107,10 @@ fn on() -> Vec<Allocator> {
 
 /// The cells of the row that begins with this name, in the section of this workload.
 fn row_of<'a>(page: &'a str, workload: &str, allocator: &str) -> &'a str {
-    let section = page.split_once(&format!("<section id='{workload}-at-"));
+    let section = page.split_once(&format!("<section id=\"{workload}-at-"));
     let section = section.expect("every workload has a section").1;
     let section = section.split("</section>").next().unwrap();
-    let head = format!("<th scope='row'>{allocator}</th>");
+    let head = format!("<th scope=\"row\">{allocator}</th>");
     let row = section
         .split_once(&head)
         .expect("a row for each allocator")
@@ -124,7 +124,7 @@ fn the_page_is_one_well_formed_document_that_fetches_nothing() {
     let page = page(&results, &on(), &targets::targets(&results), &about());
     assert_eq!(nested(&page), Ok(()));
     let own = page.split("<script>").next().unwrap();
-    for fetched in [" src=", "<link rel='stylesheet'", "@import", "href='http"] {
+    for fetched in [" src=", "<link rel=\"stylesheet", "@import", "href=\"http"] {
         assert!(!own.contains(fetched), "{fetched}");
     }
     assert!(page.len() < 2_000_000, "{} bytes", page.len());
@@ -174,10 +174,8 @@ fn every_figure_of_the_json_document_is_in_its_row() {
         assert!(figures > 8 || row["failure"].is_string(), "{row}");
     }
     for target in document["targets"].as_array().unwrap() {
-        let what = format!(
-            "<th scope='row'>{}</th>",
-            escape(target["what"].as_str().unwrap())
-        );
+        let what = target["what"].as_str().unwrap();
+        let what = maud::html! { th scope="row" { (what) } }.into_string();
         let cells = page.split_once(&what).expect("a row for each target").1;
         let cells = cells.split("</tr>").next().unwrap();
         for figure_of in ["got", "limit"] {
@@ -220,9 +218,9 @@ fn every_workload_with_a_figure_has_a_chart_of_all_medians_and_ranges_in_words_t
         assert!(words.contains(said), "{words}");
     }
     let drawn = charts(&page).len();
-    assert_eq!(page.matches("role='img' aria-label=").count(), drawn);
+    assert_eq!(page.matches("role=\"img\" aria-label=").count(), drawn);
     assert!(
-        !page.contains("id='targets'"),
+        !page.contains("id=\"targets\""),
         "only where the command speaks of them"
     );
 }
@@ -245,9 +243,9 @@ fn a_workload_asked_for_twice_has_two_sections_of_their_own() {
     results.extend(self::results());
     let page = page(&results, &on(), &[], &about());
     let ids: Vec<&str> = page
-        .split(" id='")
+        .split(" id=\"")
         .skip(1)
-        .map(|rest| rest.split('\'').next().unwrap())
+        .map(|rest| rest.split('"').next().unwrap())
         .collect();
     let mut once = ids.clone();
     once.sort_unstable();

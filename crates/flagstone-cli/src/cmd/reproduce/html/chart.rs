@@ -10,8 +10,8 @@
 
 use crate::cmd::reproduce::view::figure;
 use crate::html::chart::{COLOURS, drawing, look};
-use crate::html::escape;
 use core::fmt::Write;
+use maud::{Markup, html};
 use serde_json::{Value, json};
 
 /// The colour of our own policy.
@@ -269,7 +269,7 @@ impl Chart {
     }
 
     /// The picture.
-    pub(super) fn picture(&self) -> String {
+    pub(super) fn picture(&self) -> Markup {
         let words = self.description();
         drawing(
             &self.id,
@@ -281,30 +281,29 @@ impl Chart {
     }
 
     /// The figures as a table.
-    pub(super) fn table(&self) -> String {
-        let mut table = format!(
-            "<div class='wide' role='region' tabindex='0' aria-label='{0}'><table><caption>{0}, {1}\
-             </caption><tr><td></td>",
-            escape(&self.title),
-            escape(&self.unit)
-        );
-        for line in &self.series {
-            let _ = write!(table, "<th scope='col'>{}</th>", escape(&line.name));
-        }
-        table.push_str("</tr>");
-        for (place, name) in self.places.iter().enumerate() {
-            let _ = write!(table, "<tr><th scope='row'>{}</th>", escape(name));
-            for line in &self.series {
-                let cell = match line.points[place] {
-                    None => "–".into(),
-                    Some((value, None)) => figure(value),
-                    Some((value, Some(sd))) => format!("{} ± {}", figure(value), figure(sd)),
-                };
-                let _ = write!(table, "<td>{cell}</td>");
+    pub(super) fn table(&self) -> Markup {
+        let cell = |point: &Option<(f64, Option<f64>)>| match *point {
+            None => "–".into(),
+            Some((value, None)) => figure(value),
+            Some((value, Some(sd))) => format!("{} ± {}", figure(value), figure(sd)),
+        };
+        html! {
+            div class="wide" role="region" tabindex="0" aria-label=(self.title) {
+                table {
+                    caption { (self.title) ", " (self.unit) }
+                    tr {
+                        td {}
+                        @for line in &self.series { th scope="col" { (line.name) } }
+                    }
+                    @for (place, name) in self.places.iter().enumerate() {
+                        tr {
+                            th scope="row" { (name) }
+                            @for line in &self.series { td { (cell(&line.points[place])) } }
+                        }
+                    }
+                }
             }
-            table.push_str("</tr>");
         }
-        table + "</table></div>"
     }
 }
 
@@ -362,7 +361,7 @@ fn shared(spots: &[Spot]) -> Vec<Vec<usize>> {
 
 /// Points in a plane, each with its number beside it where there is room, or with all numbers of those that
 /// share it; [`numbered`] says which is which. In Vega itself, whose labels keep out of each other's way.
-pub(super) fn plane(id: &str, title: &str, units: [&str; 2], spots: &[Spot]) -> String {
+pub(super) fn plane(id: &str, title: &str, units: [&str; 2], spots: &[Spot]) -> Markup {
     let words: Vec<String> = spots.iter().map(|spot| spot.words(units)).collect();
     let words = words.join("; ");
     let point = |who: Vec<usize>| {
@@ -432,11 +431,8 @@ pub(super) fn plane(id: &str, title: &str, units: [&str; 2], spots: &[Spot]) -> 
 }
 
 /// The points of [`plane`] as a numbered list with their figures.
-pub(super) fn numbered(units: [&str; 2], spots: &[Spot]) -> String {
-    let items = spots
-        .iter()
-        .map(|spot| format!("<li>{}</li>", escape(&spot.words(units))));
-    format!("<ol>{}</ol>", items.collect::<String>())
+pub(super) fn numbered(units: [&str; 2], spots: &[Spot]) -> Markup {
+    html! { ol { @for spot in spots { li { (spot.words(units)) } } } }
 }
 
 /// Shaded cells: rows by columns, darker is more; every cell says its figure.
@@ -446,7 +442,7 @@ pub(super) fn map(
     rows: &[String],
     columns: &[String],
     values: &[Vec<Option<f64>>],
-) -> String {
+) -> Markup {
     let mut cells = Vec::new();
     let mut lines = Vec::new();
     for (row, line) in rows.iter().zip(values) {
@@ -539,7 +535,7 @@ mod tests {
         assert_eq!(shared(&spots), [vec![0, 4], vec![1, 2, 3]]);
         assert_eq!(ranges(&[1, 5]), "1, 5");
         assert_eq!(ranges(&[2, 3, 4]), "2–4");
-        let drawn = plane("x", "x", ["MiB", "1/s"], &spots);
+        let drawn = plane("x", "x", ["MiB", "1/s"], &spots).into_string();
         let number = |text: &str| drawn.contains(&format!("\"number\":\"{text}\""));
         assert!(number("1, 5") && number("2–4") && !number("3"), "{drawn}");
     }

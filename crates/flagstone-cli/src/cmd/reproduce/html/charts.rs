@@ -3,30 +3,30 @@
 use super::chart::{self, Chart, OWN, Series, Spot};
 use crate::cmd::reproduce::documents::{self, Part};
 use crate::cmd::reproduce::sheet::{Cell, Sheet};
-use crate::html::escape;
+use maud::{Markup, html};
 
 /// The figures of a document, ready to be put into a page.
-pub(super) fn of(seed: &str, sheet: &Sheet) -> Vec<String> {
+pub(super) fn of(seed: &str, sheet: &Sheet) -> Vec<Markup> {
     let Some(document) = documents::named(seed) else {
         return Vec::new();
     };
     let charts = document.charts.iter().map(|chart| drawn(sheet, chart));
     let charts = charts.filter(|chart| !chart.is_empty());
-    let mut figures: Vec<String> = charts.map(|chart| framed(&chart)).collect();
+    let mut figures: Vec<Markup> = charts.map(|chart| framed(&chart)).collect();
     figures.extend(document.planes.iter().filter_map(|said| plane(sheet, said)));
     figures.extend(document.maps.iter().filter_map(|said| map(sheet, said)));
     figures
 }
 
-fn framed(chart: &Chart) -> String {
-    format!(
-        "<figure><figcaption>{}</figcaption>{}<p>{}</p><details><summary>Figures of this chart</summary>{}\
-         </details></figure>",
-        escape(&chart.title),
-        chart.picture(),
-        escape(&chart.reading()),
-        chart.table()
-    )
+fn framed(chart: &Chart) -> Markup {
+    html! {
+        figure {
+            figcaption { (chart.title) }
+            (chart.picture())
+            p { (chart.reading()) }
+            details { summary { "Figures of this chart" } (chart.table()) }
+        }
+    }
 }
 
 type Point = Option<(f64, Option<f64>)>;
@@ -133,7 +133,7 @@ fn extra_rows(sheet: &Sheet, table: &str) -> Vec<String> {
     rows
 }
 
-fn plane(sheet: &Sheet, said: &documents::Plane) -> Option<String> {
+fn plane(sheet: &Sheet, said: &documents::Plane) -> Option<Markup> {
     let spots: Vec<Spot> = extra_rows(sheet, &said.table)
         .into_iter()
         .filter_map(|row| {
@@ -147,15 +147,17 @@ fn plane(sheet: &Sheet, said: &documents::Plane) -> Option<String> {
         .collect();
     let (title, units) = (&said.title, [said.x.unit.as_str(), &said.y.unit]);
     (!spots.is_empty()).then(|| {
-        format!(
-            "<figure><figcaption>{title}</figcaption>{}{}</figure>",
-            chart::plane(&said.id, title, units, &spots),
-            chart::numbered(units, &spots)
-        )
+        html! {
+            figure {
+                figcaption { (title) }
+                (chart::plane(&said.id, title, units, &spots))
+                (chart::numbered(units, &spots))
+            }
+        }
     })
 }
 
-fn map(sheet: &Sheet, said: &documents::Map) -> Option<String> {
+fn map(sheet: &Sheet, said: &documents::Map) -> Option<Markup> {
     let rows = extra_rows(sheet, &said.table);
     let values: Vec<Vec<Option<f64>>> = rows
         .iter()
@@ -166,10 +168,14 @@ fn map(sheet: &Sheet, said: &documents::Map) -> Option<String> {
         .collect();
     let (title, note) = (&said.title, &said.note);
     (!rows.is_empty()).then(|| {
-        format!(
-            "<figure><figcaption>{title}</figcaption><div class='scrolled' role='region' \
-             tabindex='0' aria-label='{title}'>{}</div><p class='note'>{note}</p></figure>",
-            chart::map(&said.id, title, &rows, &said.columns, &values)
-        )
+        html! {
+            figure {
+                figcaption { (title) }
+                div class="scrolled" role="region" tabindex="0" aria-label=(title) {
+                    (chart::map(&said.id, title, &rows, &said.columns, &values))
+                }
+                p class="note" { (note) }
+            }
+        }
     })
 }

@@ -9,74 +9,64 @@ use super::measured;
 use super::reasons;
 use super::sheet::{Cell, Sheet};
 use super::view;
-use crate::html::{close, close_table, escape, header_ends, open, open_table};
+use crate::html::{self, table};
 use crate::source::machine;
-use core::fmt::Write;
+use maud::{Markup, html};
 
 /// The page.
 pub(super) fn page(sheet: &Sheet, quick: bool) -> String {
-    let mut page = open(
-        "Flagstone: five published trade-offs",
-        "Five published trade-offs, regenerated",
-    );
-    let _ = write!(page, "<p class='sum'>{}.</p>", escape(&sheet.headline()));
-    page.push_str(
-        "<p>Figures called simulated come from the allocator itself on virtual CPUs in virtual time; \
-         what was measured on real threads stands under its own \
-         title. Dashed lines and round marks are published, drawn lines and square marks simulated; each kernel has one \
-         colour, green is the flagstone policy. Scores count independent figures only, beside the score of predicting that \
-         nothing changes.</p>",
-    );
-    let _ = write!(
-        page,
-        "<p class='note'>Written by flagstone reproduce on {}; simulated code {}; first seed {}.</p>",
-        escape(&machine::processor()),
-        env!("SIMULATED_CODE_DIGEST"),
-        sheet.first_seed
-    );
-    if quick {
-        page.push_str(
-            "<p class='note'>This was a quick run: short windows and few seeds; many figures had \
-             not settled.</p>",
-        );
-    }
-    header_ends(&mut page);
-    contents(&mut page, sheet);
-    page.push_str("<main>");
-    for Document {
-        seed,
-        title,
-        experiment,
-        link,
-        ..
-    } in present(sheet)
-    {
-        let _ = write!(
-            page,
-            "<section id='{seed}'><h2>{seed}: {title}</h2><p>{} <a href='{}'>The mail.</a></p>",
-            escape(experiment),
-            escape(link)
-        );
-        for figure in charts::of(seed, sheet) {
-            page.push_str(&figure);
+    let header = html! {
+        p class="sum" { (sheet.headline()) "." }
+        p {
+            "Figures called simulated come from the allocator itself on virtual CPUs in virtual time; what was "
+            "measured on real threads stands under its own title. Dashed lines and round marks are published, drawn "
+            "lines and square marks simulated; each kernel has one colour, green is the flagstone policy. Scores "
+            "count independent figures only, beside the score of predicting that nothing changes."
         }
-        let _ = write!(
-            page,
-            "<details><summary>What misses, and why</summary><p class='note'>{}</p>",
-            escape(&reasons::of(seed, sheet))
-        );
-        outside(&mut page, sheet, seed);
-        page.push_str("</details>");
-        cells(&mut page, sheet, seed);
-        page.push_str("</section>");
+        p class="note" {
+            "Written by flagstone reproduce on " (machine::processor()) "; simulated code "
+            (env!("SIMULATED_CODE_DIGEST")) "; first seed " (sheet.first_seed) "."
+        }
+        @if quick {
+            p class="note" {
+                "This was a quick run: short windows and few seeds; many figures had not settled."
+            }
+        }
+    };
+    let rest = html! {
+        (contents(sheet))
+        main {
+            @for document in present(sheet) { (section(document, sheet)) }
+            (scores(sheet))
+            (targets(sheet))
+            (measured_rows(sheet))
+            (settings(sheet))
+        }
+    };
+    let title = "Flagstone: five published trade-offs";
+    html::page(
+        title,
+        "Five published trade-offs, regenerated",
+        &header,
+        &rest,
+    )
+}
+
+fn section(document: &Document, sheet: &Sheet) -> Markup {
+    let seed = &document.seed;
+    html! {
+        section id=(seed) {
+            h2 { (seed) ": " (document.title) }
+            p { (document.experiment) " " a href=(document.link) { "The mail." } }
+            @for figure in charts::of(seed, sheet) { (figure) }
+            details {
+                summary { "What misses, and why" }
+                p class="note" { (reasons::of(seed, sheet)) }
+                (outside(sheet, seed))
+            }
+            (cells(sheet, seed))
+        }
     }
-    scores(&mut page, sheet);
-    targets(&mut page, sheet);
-    measured_rows(&mut page, sheet);
-    settings(&mut page, sheet);
-    page.push_str("</main>");
-    close(&mut page);
-    page
 }
 
 fn present(sheet: &Sheet) -> impl Iterator<Item = &'static Document> + '_ {
@@ -85,50 +75,55 @@ fn present(sheet: &Sheet) -> impl Iterator<Item = &'static Document> + '_ {
     all.filter(move |document| there(&document.seed))
 }
 
-fn contents(page: &mut String, sheet: &Sheet) {
-    page.push_str("<nav aria-label='Contents'><ul>");
-    for Document { seed, title, .. } in present(sheet) {
-        let _ = write!(page, "<li><a href='#{seed}'>{seed}: {title}</a></li>");
+fn contents(sheet: &Sheet) -> Markup {
+    html! {
+        nav aria-label="Contents" {
+            ul {
+                @for Document { seed, title, .. } in present(sheet) {
+                    li { a href={ "#" (seed) } { (seed) ": " (title) } }
+                }
+                li { a href="#scores" { "How good the simulation is" } }
+                li { a href="#targets" { "What flagstone should reach" } }
+                li { a href="#measured" { "Measured on real threads" } }
+                li { a href="#settings" { "Settings" } }
+            }
+        }
     }
-    page.push_str(
-        "<li><a href='#scores'>How good the simulation is</a></li><li><a href='#targets'>What flagstone should reach</a></li>\
-         <li><a href='#measured'>Measured on real threads</a></li>\
-         <li><a href='#settings'>Settings</a></li></ul></nav>",
-    );
 }
 
 /// The cells that are outside, the farthest first, with the reason.
-fn outside(page: &mut String, sheet: &Sheet, seed: &str) {
+fn outside(sheet: &Sheet, seed: &str) -> Markup {
+    let rows = html! {
+        @for (cell, far) in reasons::cells_outside(seed, sheet) {
+            @let known = &cell.published;
+            tr {
+                th scope="row" { (known.table) ", " (known.row) ", " (known.column) }
+                td { (view::figure(known.value)) }
+                td { (view::maybe(cell.got)) }
+                td { (format!("{far:.1}")) }
+                td class="t" { (reasons::why(cell)) }
+            }
+        }
+    };
     let heads = ["cell", "published", "got", "in tolerances", "why"];
-    open_table(page, &format!("Outside in {seed}"), &heads);
-    for (cell, far) in reasons::cells_outside(seed, sheet) {
-        let known = &cell.published;
-        let _ = write!(
-            page,
-            "<tr><th scope='row'>{}, {}, {}</th><td>{}</td><td>{}</td><td>{far:.1}</td><td class='t'>{}</td></tr>",
-            escape(&known.table),
-            escape(&known.row),
-            escape(&known.column),
-            view::figure(known.value),
-            view::maybe(cell.got),
-            escape(reasons::why(cell))
-        );
-    }
-    close_table(page);
+    table(&format!("Outside in {seed}"), &heads, &rows)
 }
 
 /// Every cell of a document, folded away.
-fn cells(page: &mut String, sheet: &Sheet, seed: &str) {
+fn cells(sheet: &Sheet, seed: &str) -> Markup {
     let cells: Vec<&Cell> = sheet
         .cells
         .iter()
         .filter(|cell| cell.published.seed == seed)
         .collect();
-    let _ = write!(
-        page,
-        "<details><summary>All {} cells of {seed}</summary>",
-        cells.len()
-    );
+    let how = |cell: &Cell| match &cell.profile {
+        Some(profile) => format!("{:?}, {profile}", cell.method).to_lowercase(),
+        None => format!("{:?}", cell.method).to_lowercase(),
+    };
+    let accuracy = |cell: &Cell| {
+        cell.accuracy
+            .map_or_else(String::new, |stated| stated.words())
+    };
     let heads = [
         "table",
         "row",
@@ -143,112 +138,106 @@ fn cells(page: &mut String, sheet: &Sheet, seed: &str) {
         "how",
         "remark",
     ];
-    open_table(page, &format!("All cells of {seed}"), &heads);
-    for cell in cells {
-        let known = &cell.published;
-        let how = match &cell.profile {
-            Some(profile) => format!("{:?}, {profile}", cell.method).to_lowercase(),
-            None => format!("{:?}", cell.method).to_lowercase(),
-        };
-        let _ = write!(
-            page,
-            "<tr><td class='t'>{}</td><th scope='row'>{}</th><td class='t'>{}</td><td>{}</td><td>{}</td>\
-             <td>{}</td><td>{}</td><td class='t'>{}</td><td class='t'>{}</td><td>{}</td><td class='t'>{}</td>\
-             <td class='t'>{}</td></tr>",
-            escape(&known.table),
-            escape(&known.row),
-            escape(&known.column),
-            view::figure(known.value),
-            view::maybe(cell.got),
-            view::maybe(cell.spread),
-            view::error(cell),
-            cell.accuracy
-                .map_or_else(String::new, |stated| stated.words()),
-            view::verdict(cell),
-            view::maybe(cell.own),
-            escape(&how),
-            escape(cell.reason.as_deref().unwrap_or(""))
-        );
+    let rows = html! {
+        @for cell in &cells {
+            @let known = &cell.published;
+            tr {
+                td class="t" { (known.table) }
+                th scope="row" { (known.row) }
+                td class="t" { (known.column) }
+                td { (view::figure(known.value)) }
+                td { (view::maybe(cell.got)) }
+                td { (view::maybe(cell.spread)) }
+                td { (view::error(cell)) }
+                td class="t" { (accuracy(cell)) }
+                td class="t" { (view::verdict(cell)) }
+                td { (view::maybe(cell.own)) }
+                td class="t" { (how(cell)) }
+                td class="t" { (cell.reason.as_deref().unwrap_or("")) }
+            }
+        }
+    };
+    html! {
+        details {
+            summary { "All " (cells.len()) " cells of " (seed) }
+            (table(&format!("All cells of {seed}"), &heads, &rows))
+        }
     }
-    close_table(page);
-    page.push_str("</details>");
+}
+
+/// Rows that begin with their head; the other cells are of class `kind`.
+fn headed<const N: usize>(
+    rows: impl IntoIterator<Item = [String; N]>,
+    kind: Option<&str>,
+) -> Markup {
+    html! {
+        @for row in rows {
+            tr {
+                th scope="row" { (row[0]) }
+                @for word in &row[1..] { td class=[kind] { (word) } }
+            }
+        }
+    }
 }
 
 /// Scores beside those of doing nothing.
-fn scores(page: &mut String, sheet: &Sheet) {
-    page.push_str("<section id='scores'><h2>How good the simulation is</h2>");
-    open_table(page, "Scores beside doing nothing", &view::SCORE_HEADS);
-    for [name, rest @ ..] in view::score_rows(sheet) {
-        let _ = write!(page, "<tr><th scope='row'>{name}</th>");
-        for word in rest {
-            let _ = write!(page, "<td>{word}</td>");
+fn scores(sheet: &Sheet) -> Markup {
+    let rows = headed(view::score_rows(sheet), None);
+    html! {
+        section id="scores" {
+            h2 { "How good the simulation is" }
+            (table("Scores beside doing nothing", &view::SCORE_HEADS, &rows))
         }
-        page.push_str("</tr>");
     }
-    close_table(page);
-    page.push_str("</section>");
 }
 
-fn targets(page: &mut String, sheet: &Sheet) {
-    page.push_str("<section id='targets'><h2>What the flagstone policy should reach</h2>");
-    open_table(page, "Targets", &["reached", "wanted", "found"]);
-    for target in &sheet.targets {
-        let _ = write!(
-            page,
-            "<tr><td class='t'>{}</td><th scope='row'>{} {}</th><td class='t'>{}</td></tr>",
-            target.verdict(),
-            target.seed,
-            escape(&target.wanted),
-            escape(&target.found)
-        );
-    }
-    close_table(page);
-    page.push_str("</section>");
-}
-
-fn measured_rows(page: &mut String, sheet: &Sheet) {
-    let _ = write!(
-        page,
-        "<section id='measured'><h2>Measured on real threads</h2><p>{}</p>",
-        escape(&measured::summary(sheet))
-    );
-    let rows = measured::comparisons(sheet);
-    if !rows.is_empty() {
-        page.push_str(
-            "<p class='note'>Medians of runs taken in turns, with their range. Less is better; ranges \
-             that overlap are a tie.</p>",
-        );
-        open_table(
-            page,
-            "Measured rows",
-            &["row", "figure", "flagstone", "others", "flagstone is"],
-        );
-        for row in &rows {
-            let [name, rest @ ..] = view::measured_words(row);
-            let _ = write!(page, "<tr><th scope='row'>{}</th>", escape(&name));
-            for word in rest {
-                let _ = write!(page, "<td class='t'>{}</td>", escape(&word));
+fn targets(sheet: &Sheet) -> Markup {
+    let rows = html! {
+        @for target in &sheet.targets {
+            tr {
+                td class="t" { (target.verdict()) }
+                th scope="row" { (target.seed) " " (target.wanted) }
+                td class="t" { (target.found) }
             }
-            page.push_str("</tr>");
         }
-        close_table(page);
+    };
+    html! {
+        section id="targets" {
+            h2 { "What the flagstone policy should reach" }
+            (table("Targets", &["reached", "wanted", "found"], &rows))
+        }
     }
-    page.push_str("</section>");
 }
 
-fn settings(page: &mut String, sheet: &Sheet) {
-    page.push_str(
-        "<section id='settings'><h2>Settings, frozen for base, patched and own rows</h2><ul>",
-    );
-    for setting in &sheet.settings {
-        let _ = write!(
-            page,
-            "<li>{}: {}. {}. Values tried: {}.</li>",
-            setting.seed,
-            escape(&setting.what),
-            escape(&setting.source),
-            setting.tried
-        );
+fn measured_rows(sheet: &Sheet) -> Markup {
+    let rows = measured::comparisons(sheet);
+    let heads = ["row", "figure", "flagstone", "others", "flagstone is"];
+    html! {
+        section id="measured" {
+            h2 { "Measured on real threads" }
+            p { (measured::summary(sheet)) }
+            @if !rows.is_empty() {
+                p class="note" {
+                    "Medians of runs taken in turns, with their range. Less is better; ranges that overlap are a tie."
+                }
+                (table("Measured rows", &heads, &headed(rows.iter().map(view::measured_words), Some("t"))))
+            }
+        }
     }
-    page.push_str("</ul></section>");
+}
+
+fn settings(sheet: &Sheet) -> Markup {
+    html! {
+        section id="settings" {
+            h2 { "Settings, frozen for base, patched and own rows" }
+            ul {
+                @for setting in &sheet.settings {
+                    li {
+                        (setting.seed) ": " (setting.what) ". " (setting.source) ". Values tried: "
+                        (setting.tried) "."
+                    }
+                }
+            }
+        }
+    }
 }

@@ -1,0 +1,162 @@
+//! What the commands leave in a process: those that read nothing, those that tell a request, killed or not.
+
+use crate::ours::{BUSY, Running, ask, closes, compiled, flagstone, on_library};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::process::{Command, Stdio};
+
+/// Holds blocks of each kind, and sleeps.
+const ASLEEP: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+int main(void) {
+    static char *all[4000];
+    for (int i = 0; i < 4000; i++) memset(all[i] = malloc(40 + i * 4), 1, 40);
+    for (int i = 0; i < 4000; i += 3) free(all[i]);
+    memset(malloc(20 << 20), 1, 1 << 20);
+    puts("up");
+    fflush(stdout);
+    for (;;) pause();
+}
+"#;
+
+/// Bytes of a request and of the counter that makes a slow path look at it.
+const REQUEST_BYTES: usize = 168 + 8;
+
+/// All that the process may write to, by address.
+fn memory(pid: &str) -> BTreeMap<u64, Vec<u8>> {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    let file = File::open(format!("/proc/{pid}/mem")).unwrap();
+    let mut found = BTreeMap::new();
+    for line in maps.lines().filter(|line| line.contains(" rw")) {
+        let (range, _) = line.split_once(' ').unwrap();
+        let (start, end) = range.split_once('-').unwrap();
+        let [start, end] = [start, end].map(|word| u64::from_str_radix(word, 16).unwrap());
+        let mut bytes = vec![0; (end - start) as usize];
+        file.read_exact_at(&mut bytes, start).unwrap();
+        found.insert(start, bytes);
+    }
+    found
+}
+
+/// How many bytes differ; both have the same mappings.
+fn changed(before: &BTreeMap<u64, Vec<u8>>, after: &BTreeMap<u64, Vec<u8>>) -> usize {
+    assert!(before.keys().eq(after.keys()), "mappings came or went");
+    let pairs = before.values().zip(after.values());
+    pairs
+        .map(|(before, after)| {
+            assert_eq!(before.len(), after.len());
+            before.iter().zip(after).filter(|(a, b)| a != b).count()
+        })
+        .sum()
+}
+
+/// What the kernel counts of a process: its resident size, its faults, how often it ran, who traces it.
+fn counts(pid: &str) -> Vec<String> {
+    let text = |name| std::fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap();
+    let (status, stat) = (text("status"), text("stat"));
+    let lines = [
+        "State:",
+        "TracerPid:",
+        "VmRSS:",
+        "Threads:",
+        "voluntary_ctxt_switches:",
+        "nonvoluntary_ctxt_switches:",
+    ];
+    let mut found: Vec<String> = status
+        .lines()
+        .filter(|line| lines.iter().any(|name| line.starts_with(name)))
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(found.len(), lines.len(), "{status}");
+    // Behind the name: minor faults are the eighth.
+    let (_, fields) = stat.rsplit_once(") ").unwrap();
+    found.push(fields.split(' ').nth(7).unwrap().to_owned());
+    found
+}
+
+#[test]
+fn what_reads_leaves_a_sleeping_process_as_it_was_to_the_byte() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compiled(folder.path(), ASLEEP);
+    let asleep = Running::start(on_library(&mut Command::new(program)));
+    let pid = asleep.pid.as_str();
+    crate::ours::until("it sleeps", || counts(pid)[0].contains('S'));
+    let (bytes, kernel) = (memory(pid), counts(pid));
+    let reads: [(&[&str], i32); 10] = [
+        (&["ps"], 0),
+        (&["metrics"], 0),
+        (&["stat", pid], 0),
+        (&["stat", pid, "--maps"], 0),
+        (&["top", "--once", pid], 0),
+        (&["get", pid], 0),
+        (&["verify", pid], 0),
+        (&["metrics", pid], 0),
+        (&["trim", "--dry-run", pid], 0),
+        // There is no such knob, so nothing is told.
+        (&["set", pid, "no_such_knob=1"], 2),
+    ];
+    for (words, status) in reads {
+        let (code, out, err) = ask(words);
+        assert_eq!(code, Some(status), "{words:?}: {out}{err}");
+        assert_eq!(changed(&bytes, &memory(pid)), 0, "{words:?}");
+        assert_eq!(counts(pid), kernel, "{words:?}");
+    }
+    for words in [
+        &["set", "--wait", "0", pid, "trim=0"][..],
+        &["trim", "--wait", "0", pid],
+    ] {
+        assert_eq!(ask(words).0, Some(1), "{words:?}: it sleeps");
+        let bytes = changed(&bytes, &memory(pid));
+        assert!((1..=REQUEST_BYTES).contains(&bytes), "{words:?}: {bytes}");
+        assert_eq!(counts(pid), kernel, "{words:?}");
+    }
+}
+
+#[test]
+fn a_command_killed_at_any_moment_leaves_no_trace() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compiled(folder.path(), BUSY);
+    let busy = Running::start(on_library(&mut Command::new(program)));
+    let pid = busy.pid.as_str();
+    let commands: [&[&str]; 9] = [
+        &["stat", pid],
+        &["trim", pid],
+        &["verify", pid],
+        &["set", pid, "cache.malloc-64.min_partial=2"],
+        &["top", "--once", pid],
+        &["profile", pid, "--for", "1s", "--json"],
+        &["get", pid],
+        &["metrics", pid],
+        &["ps"],
+    ];
+    for (round, words) in (0..27).zip(commands.iter().cycle()) {
+        let mut command = flagstone();
+        command
+            .args(*words)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let mut command = command.spawn().unwrap();
+        // Later each time: before it has read, while it reads, while it tells.
+        for _ in 0..round * 20_000 {
+            std::hint::spin_loop();
+        }
+        let _ = command.kill();
+        let _ = command.wait();
+        let tracer = &counts(pid)[1];
+        assert_eq!(tracer, "TracerPid:\t0", "{words:?}");
+    }
+    let knob = "cache.malloc-64.min_partial=1";
+    let (code, out, err) = ask(&["set", "--wait", "60", pid, knob]);
+    assert_eq!(code, Some(0), "{out}{err}");
+    // A profile ends by itself at the moment that its request named.
+    crate::ours::until("no profile is on", || {
+        ask(&["get", pid, "profile"]).1.trim() == "0"
+    });
+    closes(pid);
+    let (code, out, err) = ask(&["verify", pid]);
+    assert_eq!(code, Some(0), "{out}{err}");
+}
