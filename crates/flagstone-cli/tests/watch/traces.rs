@@ -160,3 +160,41 @@ fn a_command_killed_at_any_moment_leaves_no_trace() {
     let (code, out, err) = ask(&["verify", pid]);
     assert_eq!(code, Some(0), "{out}{err}");
 }
+
+#[test]
+fn nothing_traces_or_stops_a_busy_process_while_it_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compiled(folder.path(), BUSY);
+    let busy = Running::start(on_library(&mut Command::new(program)));
+    let pid = busy.pid.as_str();
+    let readers: [&[&str]; 8] = [
+        &["stat", pid],
+        &["stat", pid, "--maps"],
+        &["top", "--once", pid],
+        &["get", pid],
+        &["verify", pid],
+        &["metrics", pid],
+        &["trim", "--dry-run", pid],
+        &["check", pid],
+    ];
+    for words in readers {
+        let mut command = flagstone();
+        command
+            .args(words)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let mut reading = command.spawn().unwrap();
+        loop {
+            let seen = counts(pid);
+            // It runs, or waits for its own work: neither stopped (T) nor traced (t).
+            let letter = seen[0].trim_start_matches("State:").trim();
+            assert!(!letter.starts_with(['T', 't']), "{words:?}: {letter}");
+            assert_eq!(seen[1], "TracerPid:\t0", "{words:?}");
+            if let Some(status) = reading.try_wait().unwrap() {
+                assert_eq!(status.code(), Some(0), "{words:?}");
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_micros(200));
+        }
+    }
+}
