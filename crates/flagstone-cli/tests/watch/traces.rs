@@ -84,7 +84,13 @@ fn what_reads_leaves_a_sleeping_process_as_it_was_to_the_byte() {
     let program = compiled(folder.path(), ASLEEP);
     let asleep = Running::start(on_library(&mut Command::new(program)));
     let pid = asleep.pid.as_str();
-    crate::ours::until("it sleeps", || counts(pid)[0].contains('S'));
+    let mut last = Vec::new();
+    crate::ours::until("it sleeps", || {
+        let now = counts(pid);
+        let sleeps = now[0].contains("\tS") && now == last;
+        last = now;
+        sleeps
+    });
     let (bytes, kernel) = (memory(pid), counts(pid));
     let reads: [(&[&str], i32); 10] = [
         (&["ps"], 0),
