@@ -204,7 +204,7 @@ fn the_report_of_one_workload_is_drawn_and_says_what_the_json_says() {
     let document: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
     let rows = document["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 2, "{document}");
-    let chart = page.split_once(" data-chart='").expect("one chart").1;
+    let chart = page.split_once(" data-chart=\"").expect("one chart").1;
     let chart = chart.split_once('>').unwrap().1;
     let chart = chart.split_once("</script>").unwrap().0;
     let chart: Value = serde_json::from_str(chart).unwrap();
@@ -304,7 +304,7 @@ fn time_and_memory_are_drawn_and_said_alike_in_terminal_json_and_document() {
     }
     assert!(means.iter().any(|mean| mean["on_front"] == true));
     for id in ["means-0", "queue-at-0-plane", "algebra-at-1-plane"] {
-        assert!(page.contains(&format!("data-chart='{id}'")), "{id}");
+        assert!(page.contains(&format!("data-chart=\"{id}\"")), "{id}");
     }
     browser::drawn(&html);
 }
