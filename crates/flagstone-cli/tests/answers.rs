@@ -111,14 +111,19 @@ fn a_worker_that_waits_until_it_is_killed_leaves_a_ledger_with_all() {
 }
 
 /// A worker maps 64 MiB itself and allocates nothing from then on; it is killed when somebody has looked: a further child of
-/// the process that started the command has come and ended.
+/// the process that started the command has come and ended. It grows by the second half when nobody looks, so that a look
+/// comes which finds the first half at least.
 const OWN_MAPPING: &str = r#"
 import mmap, os, sys, time
 end = time.monotonic() + 60
+(touched, tell), (go, say) = os.pipe(), os.pipe()
 worker = os.fork()
 if worker == 0:
     block = mmap.mmap(-1, 64 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     for at in range(0, 64 << 20, 4096):
+        if at == 32 << 20:
+            os.write(tell, b"x")
+            os.read(go, 1)
         block[at] = 1
     while True:
         pass
@@ -126,6 +131,10 @@ def others():
     starter = "/proc/%d/task" % os.getppid()
     named = [open("%s/%s/children" % (starter, task)).read().split() for task in os.listdir(starter)]
     return set(sum(named, [])) - {str(os.getpid())}
+os.read(touched, 1)
+while others() and time.monotonic() < end:
+    pass
+os.write(say, b"x")
 while not others() and time.monotonic() < end:
     pass
 while others() and time.monotonic() < end:

@@ -4,7 +4,7 @@ use crate::ours::{BUSY, Running, ask, closes, compiled, flagstone, on_library};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 /// Holds blocks of each kind, and sleeps.
 const ASLEEP: &str = r#"
@@ -78,6 +78,14 @@ fn counts(pid: &str) -> Vec<String> {
     found
 }
 
+/// A command that runs, and whose words nobody reads.
+fn started(words: &[&str]) -> Child {
+    let mut command = flagstone();
+    let command = command.args(words);
+    let command = command.stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().unwrap()
+}
+
 #[test]
 fn what_reads_leaves_a_sleeping_process_as_it_was_to_the_byte() {
     let folder = tempfile::tempdir().unwrap();
@@ -140,12 +148,7 @@ fn a_command_killed_at_any_moment_leaves_no_trace() {
         &["ps"],
     ];
     for (round, words) in (0..27).zip(commands.iter().cycle()) {
-        let mut command = flagstone();
-        command
-            .args(*words)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        let mut command = command.spawn().unwrap();
+        let mut command = started(words);
         // Later each time: before it has read, while it reads, while it tells.
         for _ in 0..round * 20_000 {
             std::hint::spin_loop();
@@ -184,12 +187,7 @@ fn nothing_traces_or_stops_a_busy_process_while_it_is_read() {
         &["check", pid],
     ];
     for words in readers {
-        let mut command = flagstone();
-        command
-            .args(words)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        let mut reading = command.spawn().unwrap();
+        let mut reading = started(words);
         loop {
             let seen = counts(pid);
             // It runs, or waits for its own work: neither stopped (T) nor traced (t).
@@ -200,7 +198,6 @@ fn nothing_traces_or_stops_a_busy_process_while_it_is_read() {
                 assert_eq!(status.code(), Some(0), "{words:?}");
                 break;
             }
-            std::thread::sleep(std::time::Duration::from_micros(200));
         }
     }
 }
