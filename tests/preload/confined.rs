@@ -15,6 +15,7 @@ fn a_program_that_allows_only_the_calls_of_a_malloc_lives() {
         ("3 seccomp", ""),
         ("3 prctl used", ""),
         ("3 prctl", off),
+        ("3 inherited", ""),
     ] {
         let mut command = preloaded(&program);
         command

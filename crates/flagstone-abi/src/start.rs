@@ -56,6 +56,7 @@ fn find_next() {
     {
         crate::children::find();
         crate::confine::find();
+        flagstone_linux::filters_are_seen();
     }
 }
 

@@ -3,6 +3,7 @@
 //! ```text
 //!   world      impl Platform for Linux: one line per answer
 //!   ├ memory      reserve · commit · decommit · release · remap
+//!   ├ batch       several extents given back in one call
 //!   ├ limits      memory.max, RLIMIT_AS, overcommit: how much to reserve and to keep
 //!   ├ cap         the user's limit on what the heap holds
 //!   ├ cpus        how many slots, which nodes, how much cache
@@ -33,6 +34,7 @@
 #[cfg(test)]
 extern crate std;
 
+mod batch;
 pub mod beacon;
 pub mod cap;
 pub mod clock;
@@ -63,6 +65,7 @@ mod thread;
 mod tls;
 mod world;
 
+pub use batch::filters_are_seen;
 pub use memory::{ask_for_huge_pages, name_huge_blocks, name_mapping};
 pub use report::write_line;
 pub use world::{Linux, LinuxWith, init};

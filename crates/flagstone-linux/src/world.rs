@@ -1,6 +1,8 @@
 //! The answers of Linux to what the core asks.
 
-use crate::{cap, clock, cpus, entropy, held, limits, memory, report, slots, take_over, thread};
+use crate::{
+    batch, cap, clock, cpus, entropy, held, limits, memory, report, slots, take_over, thread,
+};
 use core::marker::PhantomData;
 use core::ops::Range;
 use core::ptr::NonNull;
@@ -8,7 +10,8 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use flagstone_core::base::{CpuId, Means, NodeId, PageSize};
 use flagstone_core::page::Pagesets;
 use flagstone_core::platform::{
-    CpuArea, Fault, LockKind, NotMapped, OutOfMemory, Platform, SheafWord, SheavesOnly, Slot,
+    CpuArea, Extent, Fault, LockKind, NotMapped, OutOfMemory, Platform, SheafWord, SheavesOnly,
+    Slot,
 };
 use flagstone_core::slab::{Engines, ObjectEngine};
 
@@ -86,6 +89,11 @@ unsafe impl<E: 'static> Platform for LinuxWith<E> {
     unsafe fn decommit(start: NonNull<u8>, bytes: usize) {
         // SAFETY: the caller's obligation.
         unsafe { memory::decommit(start, bytes) }
+    }
+
+    unsafe fn decommit_all(extents: &[Extent]) {
+        // SAFETY: the caller's obligation.
+        unsafe { batch::decommit_all(extents) }
     }
 
     unsafe fn release(start: NonNull<u8>, bytes: usize) {

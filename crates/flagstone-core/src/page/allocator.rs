@@ -14,6 +14,7 @@ use super::buddy::TAILS_MAX;
 use super::budget::Budget;
 use super::config::PageConfig;
 use super::descriptor::{Descriptor, PageKind, Spacing, flag};
+use super::extents::Extents;
 use super::memmap::Memmap;
 use super::pageset::Pagesets;
 use super::zone::{Block, Zone, each_run, name_tails};
@@ -258,17 +259,17 @@ impl<P: Pagesets> PageAllocator<P> {
         new <= Order::MAX.pages() && unsafe { self.zone_of(pfn).grow(&self.map, pfn, old, new) }
     }
 
-    /// Gives some pages inside a live block back to the system: page `i` where bit `i` of
+    /// Lets some pages inside a live block go back to the system with `extents`: page `i` where bit `i` of
     /// `holes` is set. They stay usable and read as zero.
     ///
     /// # Safety
     /// 1. The pages belong to the live block headed by `pfn`, and its owner gave up their
-    ///    contents.
-    pub unsafe fn punch_holes(&self, pfn: Pfn, holes: u32) {
+    ///    contents, and uses them again only after `extents` are gone.
+    pub unsafe fn punch_holes(&self, pfn: Pfn, holes: u32, extents: &mut Extents<P>) {
         each_run(holes, |first, len| {
             let bytes = PageCount(len).bytes(self.page_size());
             // SAFETY: obligation 1: committed pages whose contents nobody needs.
-            unsafe { P::decommit(self.address(pfn.plus(PageCount(first))), bytes) };
+            unsafe { extents.push(self.address(pfn.plus(PageCount(first))), bytes) };
             self.hole_bytes.fetch_add(bytes as u64, Relaxed);
         });
         self.zone_of(pfn).add_holes(holes.count_ones() as usize);

@@ -9,7 +9,7 @@
 //!     │   ├ deferred  frees from signal handlers on top of the lock's holder, on a stack
 //!     │   ├ span      giving up address space where a limit was lowered
 //!     │   ├ keep      how much of it stays resident after falls
-//!     │   └ release   giving the rest back to the system
+//!     │   └ release   giving the rest back to the system, by extents
 //!     ├ budget  what all stores of free memory may hold together
 //!     └ memmap  descriptors, page map, resident bits, all in one reservation
 //!         └ whole   a bit for each free block of the largest order of which nothing is resident
@@ -23,6 +23,7 @@ mod cached;
 mod config;
 mod deferred;
 pub mod descriptor;
+mod extents;
 mod frontier;
 mod keep;
 mod list;
@@ -44,6 +45,7 @@ pub use buddy::ORDERS;
 pub use budget::Budget;
 pub use config::{PageConfig, Retention};
 pub use descriptor::{Descriptor, OBJECTS_PER_PAGE_MAX, PageKind, Spacing, flag};
+pub use extents::Extents;
 pub use list::PageList;
 pub use memmap::Memmap;
 pub use pageset::{PAGESET_BYTES, PagesetCounters, PagesetSnapshot, Pagesets};

@@ -6,7 +6,7 @@
 use super::tests::{Pages, built};
 use super::*;
 use crate::base::CpuId;
-use crate::page::{PageConfig, Retention, TICK_NS};
+use crate::page::{Extents, PageConfig, Retention, TICK_NS};
 use crate::platform::testing::{Setup, Testing, World};
 use crate::policy::Policy;
 use crate::policy::for_tests::plain;
@@ -214,7 +214,7 @@ impl Run {
                 let Some(live) = self.take(which) else { return };
                 let holes = holes & (u32::MAX >> (32 - live.pages.min(32)));
                 // SAFETY: the program's own pages, which it stamps anew or frees.
-                unsafe { self.pages.punch_holes(live.pfn, holes) };
+                unsafe { self.pages.punch_holes(live.pfn, holes, &mut Extents::new()) };
                 if then_free {
                     // SAFETY: the program's own block, freed once, its holes as they were made.
                     unsafe {

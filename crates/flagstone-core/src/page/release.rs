@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   lock   take the largest resident blocks, oldest first, onto the parked list
-//!   unlock                    decommit them, neighbours in one call
+//!   unlock                    decommit them, neighbours as one extent, in few calls
 //!   lock   put them back as released blocks, merging
 //! ```
 //!
@@ -19,6 +19,7 @@
 
 use super::buddy::Taken;
 use super::descriptor::PageKind;
+use super::extents::Extents;
 use super::memmap::Memmap;
 use super::zone::{Zone, ZoneCore};
 use crate::base::{Order, PageCount, Pfn};
@@ -243,13 +244,14 @@ impl Round {
     /// the largest order in one call.
     fn decommit_descriptors<P: Platform>(&mut self, map: &Memmap) {
         let whole = Order::MAX.pages().0 as u32;
+        let mut extents = Extents::<P>::new();
         self.each_stretch(
             |pages| pages == whole,
             |first, pages| {
                 if let Some((start, bytes)) = map.idle_descriptors(first, PageCount(pages)) {
                     // SAFETY: whole committed pages of descriptors of parked blocks that no list
                     // needs: nobody reads them under a lock, and without one zeroes mean a free page.
-                    unsafe { P::decommit(start, bytes) };
+                    unsafe { extents.push(start, bytes) };
                 }
             },
         );
@@ -278,6 +280,7 @@ impl Round {
 
     /// Gives the blocks' memory back, neighbours in one call.
     fn decommit<P: Platform>(&mut self, map: &Memmap) {
+        let mut extents = Extents::<P>::new();
         self.each_stretch(
             |_| true,
             |first, pages| {
@@ -286,7 +289,7 @@ impl Round {
                 P::work(Work::Pages(pages as u32));
                 let bytes = PageCount(pages).bytes(map.page_size());
                 // SAFETY: whole committed pages of free blocks that only this round holds.
-                unsafe { P::decommit(map.address(first), bytes) };
+                unsafe { extents.push(map.address(first), bytes) };
             },
         );
     }

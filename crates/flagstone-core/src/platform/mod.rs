@@ -81,6 +81,24 @@ impl Fault {
     }
 }
 
+/// A stretch of memory, as system calls for several take it (`struct iovec`).
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Extent {
+    /// Its first byte.
+    pub start: NonNull<u8>,
+    /// Its length.
+    pub bytes: usize,
+}
+
+impl Extent {
+    /// Nothing.
+    pub const NONE: Self = Self {
+        start: NonNull::dangling(),
+        bytes: 0,
+    };
+}
+
 /// A mistake that this core made once. A world may ask for it back, to see that its checks find it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Planted {
@@ -128,6 +146,17 @@ pub unsafe trait Platform: Sized + 'static {
     /// # Safety
     /// 1. The range is page-aligned, committed, and nobody uses what it held.
     unsafe fn decommit(start: NonNull<u8>, bytes: usize);
+
+    /// The same of several extents, which a world may be able to do at once.
+    ///
+    /// # Safety
+    /// 1. As for [`Platform::decommit`], for each of them.
+    unsafe fn decommit_all(extents: &[Extent]) {
+        for &Extent { start, bytes } in extents {
+            // SAFETY: obligation 1.
+            unsafe { Self::decommit(start, bytes) };
+        }
+    }
 
     /// Ends (part of) a reservation.
     ///

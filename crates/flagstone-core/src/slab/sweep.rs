@@ -29,6 +29,7 @@ use super::slabs::{SHEAF_CACHES, Slabs};
 use super::sparse::Course;
 use super::state::NO_OBJECT;
 use crate::base::Pfn;
+use crate::page::Extents;
 use crate::policy::Engine;
 use crate::sync::Ordering::Relaxed;
 
@@ -65,10 +66,12 @@ impl<P: Engines> Part<'_, P> {
         while left > 0 {
             let mut batch = [Pfn::NONE; BATCH];
             let found = self.unlink_some(&mut batch[..left.min(BATCH)]);
+            let mut extents = Extents::new();
             for &pfn in &batch[..found] {
                 // SAFETY: slabs of this list are live slabs of the cache; we isolated it.
-                unsafe { Slab::at(self.slabs, self.cache, pfn) }.sweep();
+                unsafe { Slab::at(self.slabs, self.cache, pfn) }.sweep(&mut extents);
             }
+            drop(extents);
             if found == 0 {
                 return;
             }
@@ -94,8 +97,8 @@ impl<P: Engines> Part<'_, P> {
 }
 
 impl<P: Engines> Slab<'_, P> {
-    /// Gives back the pages of an isolated slab on which no object lives.
-    fn sweep(&self) {
+    /// Gives back the pages of a slab on which no object lives. It is isolated until `extents` are gone.
+    fn sweep(&self, extents: &mut Extents<P>) {
         let all = u32::MAX >> (PAGES_MAX - self.cache.geometry().pages().0);
         let needed = self.needed_pages();
         let gone = self.descriptor.spare.load(Relaxed);
@@ -106,7 +109,7 @@ impl<P: Engines> Slab<'_, P> {
         self.note_holes(gone | idle);
         // SAFETY: no live object lies on these pages, and the slab is isolated, so none is
         // handed out there meanwhile.
-        unsafe { self.slabs.pages().punch_holes(self.pfn, idle) };
+        unsafe { self.slabs.pages().punch_holes(self.pfn, idle, extents) };
     }
 
     /// The pages of an isolated slab on which an object lives, as bits.

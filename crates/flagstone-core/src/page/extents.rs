@@ -1,0 +1,58 @@
+//! Memory on its way to the system: extents gathered, and given back many in one call.
+//!
+//! ```text
+//!   push push push ... ─► 32 of them, or the end ─► P::decommit_all
+//! ```
+//!
+//! Where threads run, a call interrupts every CPU they run on, once; so a page alone costs five times as much as one
+//! among thirty-two (ADR 0053).
+
+use crate::platform::{Extent, Platform};
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+
+/// Extents in one call. Why 32: half a KiB of stack; with 64 a page alone costs a fifth less still.
+const EXTENTS: usize = 32;
+
+/// Extents that nobody uses, until they are given back: at the latest when this is dropped.
+pub struct Extents<P: Platform> {
+    all: [Extent; EXTENTS],
+    len: usize,
+    world: PhantomData<P>,
+}
+
+impl<P: Platform> Extents<P> {
+    /// None yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            all: [Extent::NONE; EXTENTS],
+            len: 0,
+            world: PhantomData,
+        }
+    }
+
+    /// Adds one.
+    ///
+    /// # Safety
+    /// 1. As for [`Platform::decommit`], until this is dropped.
+    pub unsafe fn push(&mut self, start: NonNull<u8>, bytes: usize) {
+        if self.len == EXTENTS {
+            self.give_back();
+        }
+        self.all[self.len] = Extent { start, bytes };
+        self.len += 1;
+    }
+
+    fn give_back(&mut self) {
+        // SAFETY: obligation 1 of each push.
+        unsafe { P::decommit_all(&self.all[..self.len]) };
+        self.len = 0;
+    }
+}
+
+impl<P: Platform> Drop for Extents<P> {
+    fn drop(&mut self) {
+        self.give_back();
+    }
+}
