@@ -24,6 +24,11 @@ pub mod frame;
     unsafe_code,
     reason = "files of the system are read without a standard library"
 )]
+pub mod pages;
+#[allow(
+    unsafe_code,
+    reason = "files of the system are read without a standard library"
+)]
 pub mod resident;
 pub mod varint;
 

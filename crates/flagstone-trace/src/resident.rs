@@ -10,7 +10,7 @@
 //!
 //! The system's own counters (`statm`) are batched for each CPU and off by some hundred KiB; these are not.
 
-use core::ffi::CStr;
+use crate::pages::{self, File, Pagemap};
 
 /// Bytes read of a file at a time.
 const READ: usize = 32 << 10;
@@ -62,30 +62,6 @@ pub struct Known<'a> {
     /// Stacks of threads that have ended. A C library keeps some of them for the next threads and unmaps others, whose
     /// place may be the allocator's by now: one counts while a mapping begins where it does, above its guard page.
     pub ended: &'a [[usize; 2]],
-}
-
-/// An open file.
-struct File(i32);
-
-impl File {
-    fn open(path: &CStr) -> Option<Self> {
-        // SAFETY: a path that ends in a zero.
-        let file = unsafe { libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
-        (file >= 0).then_some(Self(file))
-    }
-
-    fn read(&self, into: &mut [u8]) -> Option<usize> {
-        // SAFETY: a buffer of that many bytes.
-        let read = unsafe { libc::read(self.0, into.as_mut_ptr().cast(), into.len()) };
-        usize::try_from(read).ok()
-    }
-}
-
-impl Drop for File {
-    fn drop(&mut self) {
-        // SAFETY: an open file of ours.
-        unsafe { libc::close(self.0) };
-    }
 }
 
 /// Looks at this process. No answer without `/proc`, or where other memory is too large to look at.
@@ -208,7 +184,7 @@ pub fn before(scratch: &mut Scratch, mut each: impl FnMut(usize, usize)) {
 /// Resident bytes of the process's own outside its allocator.
 fn other(scratch: &mut Scratch, known: Known<'_>) -> Option<u64> {
     let maps = File::open(c"/proc/self/maps")?;
-    let pagemap = File::open(c"/proc/self/pagemap")?;
+    let pagemap = Pagemap::open()?;
     let memory = File::open(c"/proc/self/mem")?;
     let Scratch { text, pages } = scratch;
     let mut count = Count {
@@ -221,12 +197,11 @@ fn other(scratch: &mut Scratch, known: Known<'_>) -> Option<u64> {
         data_ends: 0,
     };
     each_map(&maps, text, |map| count.map(map, known))?;
-    // SAFETY: sysconf with a valid name has no obligations.
-    Some(count.found * unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64)
+    Some(count.found * pages::size() as u64)
 }
 
 struct Count<'a> {
-    pagemap: File,
+    pagemap: Pagemap,
     memory: File,
     pages: &'a mut [u64; 2048],
     left: usize,
@@ -274,31 +249,10 @@ impl Count<'_> {
 
     /// Counts pages that are there and are no file's.
     fn range(&mut self, start: usize, end: usize) -> Option<()> {
-        const PRESENT: u64 = 1 << 63;
-        const OF_FILE: u64 = 1 << 61;
-        // SAFETY: sysconf with a valid name has no obligations.
-        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
-        let (mut at, end) = (start / page, end.div_ceil(page));
-        self.left = self.left.checked_sub(end - at)?;
-        while at < end {
-            let wanted = (end - at).min(self.pages.len());
-            // SAFETY: a buffer of that many words.
-            let read = unsafe {
-                libc::pread(
-                    self.pagemap.0,
-                    self.pages.as_mut_ptr().cast(),
-                    wanted * 8,
-                    (at * 8) as libc::off_t,
-                )
-            };
-            let read = usize::try_from(read).ok()? / 8;
-            if read == 0 {
-                return Some(());
-            }
-            let there = |word: &&u64| *word & PRESENT != 0 && *word & OF_FILE == 0;
-            self.found += self.pages[..read].iter().filter(there).count() as u64;
-            at += read;
-        }
+        let page = pages::size();
+        let pages = (end.div_ceil(page)) - start / page;
+        self.left = self.left.checked_sub(pages)?;
+        self.found += self.pagemap.own(start, end, self.pages)?;
         Some(())
     }
 }
@@ -310,16 +264,7 @@ const HEADERS: usize = 64 + 56 * 24;
 /// file: another thread may be unmapping it.
 fn image_end(memory: &File, image: usize) -> usize {
     let mut bytes = [0_u8; HEADERS];
-    // SAFETY: a buffer of that many bytes.
-    let read = unsafe {
-        libc::pread(
-            memory.0,
-            bytes.as_mut_ptr().cast(),
-            bytes.len(),
-            image as libc::off_t,
-        )
-    };
-    let Ok(read) = usize::try_from(read) else {
+    let Some(read) = memory.read_at(&mut bytes, image) else {
         return 0;
     };
     image_bytes(&bytes[..read]).map_or(0, |length| image.saturating_add(length))

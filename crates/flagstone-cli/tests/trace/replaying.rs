@@ -367,6 +367,102 @@ int main(void) {
     }
 }
 
+/// The document of a comparison of `program` under glibc, recorded just before.
+fn beside(folder: &Path, program: &Path, more: &[&str]) -> serde_json::Value {
+    let file = folder.join("beside.fst");
+    record(&file, &["--under", "glibc"], &[lossless(program)]);
+    let mut words = vec!["replay", lossless(&file), "--runs", "1", "--json=-"];
+    words.extend(more);
+    words.extend(["--against", "glibc", "--beside", "--", lossless(program)]);
+    document(&flagstone(&words))
+}
+
+/// What was read and never written is no memory of anybody's, whether the program's or the recorder's; and of a pool's
+/// half-empty blocks only the pages that it wrote count.
+#[test]
+fn memory_that_nobody_wrote_is_counted_on_neither_side() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("pools");
+    let source = "#include <stdlib.h>
+#include <string.h>
+int main(void) {
+    char *large = malloc(100000000), sum = 0;
+    for (long at = 0; at < 100000000; at += 4096) sum += large[at];
+    for (long round = 0; round < 400; round++) {
+        memset(malloc(8192), 1, 500);
+        memset(malloc(40), 1, 40);
+    }
+    for (long round = 0; round < 4000000; round++) free(malloc(round % 999));
+    return sum;
+}
+";
+    let Some(()) = compiled(&program, source, &["-O0"]) else {
+        return;
+    };
+    let document = beside(folder.path(), &program, &[]);
+    let row = &document["rows"][1];
+    let peak = |of: &str| row[of]["median"].as_f64().unwrap();
+    // 400 pages of pools with the small blocks between them, and as many that the pools' ends share.
+    let (program, replay) = (peak("program_peak_bytes"), peak("replay_peak_bytes"));
+    assert!((1.5e6..3.0e6).contains(&program), "{row}");
+    assert!(
+        (program - replay).abs() < 0.05 * program,
+        "{program} {replay}"
+    );
+}
+
+/// With `--process` the program's memory is that of the process that does the same.
+#[test]
+fn the_process_beside_a_replay_is_the_one_that_was_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("parent");
+    let source = "#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static void work(long blocks, long pairs) {
+    for (long at = 0; at < blocks; at++) memset(malloc(1000), 1, 1000);
+    for (long at = 0; at < pairs; at++) free(malloc(at % 999));
+}
+int main(void) {
+    work(2000, 1000000);
+    if (fork() == 0) {
+        work(8000, 3000000);
+        _exit(0);
+    }
+    wait(NULL);
+    return 0;
+}
+";
+    let Some(()) = compiled(&program, source, &["-O0"]) else {
+        return;
+    };
+    let file = folder.path().join("whole.fst");
+    record(&file, &["--under", "glibc"], &[lossless(&program)]);
+    let trace = flagstone_trace::Trace::open(&file).unwrap();
+    let parent = trace.processes().iter().find(|one| !one.forked).unwrap();
+    let process = parent.process.to_string();
+    let output = flagstone(&[
+        "replay",
+        lossless(&file),
+        "--runs",
+        "1",
+        "--json=-",
+        "--process",
+        &process,
+        "--against",
+        "glibc",
+        "--beside",
+        "--",
+        lossless(&program),
+    ]);
+    let document = document(&output);
+    for of in ["program_peak_bytes", "replay_peak_bytes"] {
+        let peak = document["rows"][1][of]["median"].as_f64().unwrap();
+        assert!((2.0e6..2.6e6).contains(&peak), "{of}: {peak}");
+    }
+}
+
 /// A file for events of a program called "four threads".
 fn writer(file: &Path) -> flagstone_trace::write::Writer<std::fs::File> {
     let header: flagstone_trace::Header = serde_json::from_value(serde_json::json!({

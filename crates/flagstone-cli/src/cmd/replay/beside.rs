@@ -88,7 +88,7 @@ pub fn run(
     for _ in 0..args.runs {
         for (allocator, pairs) in allocators.iter().zip(&mut pairs) {
             let named = |why: String| finding(format!("{}: {why}", allocator.name));
-            let own = program(args, allocator).map_err(named)?;
+            let own = program(args, allocator, recorded, compiled).map_err(named)?;
             let run = measure::play(recorded, compiled, allocator, pace).map_err(named)?;
             pairs.push(pair(&own, &run, compiled).map_err(named)?);
             bar.inc(1);
@@ -116,8 +116,13 @@ pub fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs the command on an allocator, with the recorder.
-fn program(args: &Args, allocator: &Allocator) -> Result<About, String> {
+/// Runs the command on an allocator, with the recorder; its process that does what the replayed one did.
+fn program(
+    args: &Args,
+    allocator: &Allocator,
+    recorded: &Trace,
+    compiled: &Compiled,
+) -> Result<About, String> {
     let io = |error: std::io::Error| error.to_string();
     let file = tempfile::NamedTempFile::with_prefix("flagstone-beside-").map_err(io)?;
     let mut command = Command::new(std::env::current_exe().map_err(io)?);
@@ -139,7 +144,8 @@ fn program(args: &Args, allocator: &Allocator) -> Result<About, String> {
         return Err(format!("the command ended with {ended}"));
     }
     let trace = Trace::open(file.path()).map_err(|error| error.to_string())?;
-    compile::survey(&trace, None).map_err(|why| why.to_string())
+    let process = compile::alike(recorded, compiled, &trace)?;
+    compile::survey(&trace, Some(process)).map_err(|why| why.to_string())
 }
 
 fn pair(own: &About, run: &Run, compiled: &Compiled) -> Result<Pair, String> {

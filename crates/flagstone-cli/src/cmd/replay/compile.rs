@@ -258,27 +258,53 @@ fn pass(
     Ok(work)
 }
 
-fn choose(trace: &Trace, wanted: Option<u32>) -> Result<(u32, u32), Why> {
+/// The processes of a trace and their images, that with most events first.
+fn ranked(trace: &Trace) -> Vec<(u32, u32)> {
     let mut events: HashMap<(u32, u32), u64> = HashMap::new();
     for stream in trace.streams() {
         *events
             .entry((stream.id.process, stream.id.image))
             .or_default() += stream.events;
     }
-    let most = events
+    let mut all: Vec<_> = events.into_iter().collect();
+    all.sort_unstable_by_key(|&(id, count)| std::cmp::Reverse((count, id)));
+    all.into_iter().map(|(id, _)| id).collect()
+}
+
+fn choose(trace: &Trace, wanted: Option<u32>) -> Result<(u32, u32), Why> {
+    let all = ranked(trace);
+    let mut fits = all
         .iter()
-        .filter(|((process, _), _)| wanted.is_none_or(|wanted| wanted == *process))
-        .max_by_key(|(id, count)| (**count, **id));
-    match (most, wanted) {
-        (Some((&id, _)), _) => Ok(id),
+        .filter(|(process, _)| wanted.is_none_or(|wanted| wanted == *process));
+    match (fits.next(), wanted) {
+        (Some(&id), _) => Ok(id),
         (None, None) => Err(Why::NoEvents),
         (None, Some(wanted)) => {
-            let mut known: Vec<u32> = events.keys().map(|(process, _)| *process).collect();
+            let mut known: Vec<u32> = all.iter().map(|(process, _)| *process).collect();
             known.sort_unstable();
             known.dedup();
             Err(Why::NoProcess(wanted, known))
         }
     }
+}
+
+/// The process of `other`, another run of the same command, whose place by events is that of `compiled` in `trace`.
+///
+/// # Errors
+/// The other run had fewer processes.
+pub fn alike(trace: &Trace, compiled: &About, other: &Trace) -> Result<u32, String> {
+    let (here, there) = (ranked(trace), ranked(other));
+    let place = here
+        .iter()
+        .position(|id| *id == (compiled.process, compiled.image));
+    let found = place.and_then(|place| there.get(place));
+    found.map(|(process, _)| *process).ok_or_else(|| {
+        format!(
+            "the command had {} processes this time and {} when it was recorded",
+            there.len(),
+            here.len()
+        )
+    })
 }
 
 /// Every second goes.
