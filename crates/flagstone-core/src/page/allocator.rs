@@ -412,10 +412,10 @@ fn as_block(pages: PageCount) -> Option<Order> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 #[path = "allocator_tests.rs"]
 pub(crate) mod tests;
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 #[path = "program_tests.rs"]
 mod programs;

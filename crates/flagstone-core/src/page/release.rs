@@ -292,6 +292,6 @@ impl Round {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 #[path = "release_tests.rs"]
 mod tests;

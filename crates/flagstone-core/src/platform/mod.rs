@@ -20,8 +20,10 @@ mod cost;
 mod held;
 mod lock;
 pub mod percpu;
-#[cfg(all(not(loom), any(test, feature = "testing")))]
+#[cfg(any(test, feature = "testing"))]
 pub mod testing;
+#[cfg(all(loom, any(test, feature = "testing")))]
+pub mod world_loom;
 
 pub use cost::{Access, Function, Line, Within, Work};
 pub use held::Held;

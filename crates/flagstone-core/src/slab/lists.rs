@@ -122,6 +122,6 @@ impl<P: Pagesets> HeldList<'_, P> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 #[path = "orphans_tests.rs"]
 mod tests;

@@ -18,7 +18,7 @@ use crate::base::Pfn;
 use crate::page::stack::PageStack;
 use crate::page::{Descriptor, flag};
 use crate::platform::{Lock, LockKind, Platform, RawLock};
-use crate::sync::plain::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use crate::sync::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// The doubly linked list of slabs, under the list lock.
 #[derive(Debug)]

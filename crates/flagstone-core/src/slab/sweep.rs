@@ -145,6 +145,6 @@ impl Cache {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 #[path = "sweep_tests.rs"]
 mod tests;
