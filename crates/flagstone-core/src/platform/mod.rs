@@ -125,6 +125,22 @@ pub unsafe trait Platform: Sized + 'static {
     /// 1. The range is page-aligned and inside one live reservation.
     unsafe fn commit(start: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory>;
 
+    /// A reservation of [`Platform::reserve`], usable.
+    #[must_use]
+    fn reserve_whole(bytes: usize, align: usize) -> Option<NonNull<u8>> {
+        let start = Self::reserve(bytes, align)?;
+        // SAFETY: the whole of a fresh reservation, which nobody uses where it is given back.
+        unsafe {
+            match Self::commit(start, bytes) {
+                Ok(()) => Some(start),
+                Err(OutOfMemory) => {
+                    Self::release(start, bytes);
+                    None
+                }
+            }
+        }
+    }
+
     /// Gives the contents back to the system. The range stays usable and reads as zero.
     ///
     /// # Safety
