@@ -17,7 +17,7 @@
 //! statics and no assembly.
 #![no_std]
 
-#[cfg(any(test, feature = "testing"))]
+#[cfg(any(test, loom, feature = "testing"))]
 extern crate std;
 
 pub mod base;

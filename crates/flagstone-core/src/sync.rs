@@ -1,18 +1,20 @@
-//! Atomics, chosen once: the only file that knows a model checker exists.
+//! Atomics, chosen once.
 //!
-//! A word of this module is loom's under `--cfg loom`, a word of [`plain`] never: words in memory that is mapped
-//! zeroed, in values that constants make, and counts that may be lost. Loom's can be none of the three.
+//! Under `--cfg loom` they are those of `sync_loom.rs`: words in their own memory, of which a test names the ones
+//! that the model checker follows (ADR 0052).
 
 #[cfg(not(loom))]
-pub use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+pub use core::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+    compiler_fence,
+};
 
 #[cfg(loom)]
-pub use loom::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+pub use followed::{
+    AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+    compiler_fence,
+};
 
-/// Words that the model checker does not follow.
-pub mod plain {
-    pub use core::sync::atomic::{
-        AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering,
-        compiler_fence,
-    };
-}
+#[cfg(loom)]
+#[path = "sync_loom.rs"]
+pub mod followed;

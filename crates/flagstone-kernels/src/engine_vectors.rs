@@ -6,6 +6,7 @@ use crate::engine_tests::*;
 use crate::host::Host;
 use crate::policy::Named;
 use crate::rules;
+use crate::state::GuestState;
 use crate::{EngineCounts, Kernels, counts};
 use flagstone_core::base::{CpuId, NodeId, Pfn};
 use flagstone_core::platform::Platform;

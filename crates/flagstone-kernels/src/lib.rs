@@ -8,6 +8,7 @@
 //!   ─────────────────────────────────────────────────────────────────────────
 //!   rules         what a cache of theirs keeps in its room
 //!   host          the core's slabs, with what these engines share
+//!   state         a slab's word as cpu slabs change it
 //!   tally         what their slow paths did
 //!   check         their invariants, for `flagstone_core::verify`
 //!   ─────────────────────────────────────────────────────────────────────────
@@ -20,7 +21,7 @@
 //! built without this crate (ADR 0028).
 #![no_std]
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 extern crate std;
 
 mod array_cache;
@@ -32,19 +33,22 @@ mod kernel_caches;
 pub mod policy;
 mod rules;
 mod sheaves;
+mod state;
 mod tally;
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, loom))]
+mod cpu_slab_loom;
+#[cfg(test)]
 mod engine_tests;
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod engine_vectors;
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod ledger_tests;
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod orphans_tests;
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod pagesets_tests;
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod sheaves_tests;
 
 pub use cpu_partial::{CpuPartial, cpu_partial};

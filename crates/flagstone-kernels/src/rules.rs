@@ -16,10 +16,11 @@
 use crate::array_cache::{ArrayCache, Queues, SharedArray, array_bytes, queues, shared_bytes};
 use crate::cpu_partial::{CpuPartial, cpu_partial};
 use crate::cpu_slab::CpuSlab;
+use crate::state::CpuLists;
 use core::ptr::NonNull;
 use flagstone_core::base::{CpuId, NodeId};
 use flagstone_core::policy::{CpuPartialRule, Engine, Remedies};
-use flagstone_core::slab::{Cache, CpuLists, Served};
+use flagstone_core::slab::{Cache, Served};
 
 /// The limit of a CPU's own list of partial slabs (docs: linux-policies 2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

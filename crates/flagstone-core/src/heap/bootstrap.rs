@@ -16,7 +16,7 @@ use crate::page::PageConfig;
 use crate::platform::{Lock, LockKind, OutOfMemory};
 use crate::policy::Policy;
 use crate::slab::{CacheRequest, Engines, Slabs};
-use crate::sync::plain::AtomicBool;
+use crate::sync::AtomicBool;
 
 /// What a heap is built with.
 #[derive(Clone, Copy, Debug)]

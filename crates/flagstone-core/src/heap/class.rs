@@ -10,7 +10,7 @@
 
 use crate::base::PageSize;
 use crate::policy::SizeClasses;
-use crate::sync::plain::{AtomicU8, Ordering::Relaxed};
+use crate::sync::{AtomicU8, Ordering::Relaxed};
 
 /// Bytes per entry.
 pub const STEP: usize = 16;

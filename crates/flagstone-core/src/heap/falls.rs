@@ -11,7 +11,7 @@
 //! what giving it back can cost, whatever is owed.
 #![forbid(unsafe_code)]
 
-use crate::sync::plain::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use crate::sync::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// Nanoseconds since the heap last doubled after which its memory was held. Why a sixth of a second: 3 % of it pay for
 /// the faults of the 10 MiB that stay at most. Halving it lets programs that swing three times a second pay twice.

@@ -116,6 +116,6 @@ impl<P: Engines> Heap<P> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 #[path = "fork_tests.rs"]
 mod tests;

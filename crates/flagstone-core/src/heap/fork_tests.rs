@@ -102,6 +102,7 @@ fn a_huge_block_freed_on_top_of_its_tables_holder_goes_back_at_the_next_call() {
     unsafe {
         assert_eq!(heap.usable_size(next.as_ptr()), 0, "nobody knows");
         assert_eq!(heap.realloc(next, 7 * MIB), None, "and it stays as it was");
+        assert_eq!(heap.realloc(next, 100), Some(next), "a page it has");
         heap.free(block.as_ptr());
     }
     drop(table);

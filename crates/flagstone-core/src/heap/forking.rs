@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use crate::platform::{LockKind, Platform, RawLock};
-use crate::sync::plain::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use crate::sync::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 /// The fork that is under way.
 #[derive(Debug)]

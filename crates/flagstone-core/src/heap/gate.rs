@@ -19,7 +19,7 @@
 use super::class::ClassTable;
 use super::mark::Mark;
 use crate::platform::{CpuArea, MAX_CACHES, Platform};
-use crate::sync::plain::{
+use crate::sync::{
     AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };

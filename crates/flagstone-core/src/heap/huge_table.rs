@@ -212,27 +212,17 @@ impl HugeTable {
 
     fn grow<P: Platform>(&mut self) -> Result<(), OutOfMemory> {
         let page = P::page_size().bytes();
-        let bytes = if self.capacity == 0 {
-            page
-        } else {
-            self.reserved_bytes(page) * 2
+        let bytes = match self.capacity {
+            0 => page,
+            _ => self.reserved_bytes(page) * 2,
         };
-        let memory = P::reserve(bytes, page).ok_or(OutOfMemory)?;
-        // SAFETY: the whole fresh reservation.
-        if let Err(refused) = unsafe { P::commit(memory, bytes) } {
-            // SAFETY: nobody uses it.
-            unsafe { P::release(memory, bytes) };
-            return Err(refused);
-        }
+        let memory = P::reserve_whole(bytes, page).ok_or(OutOfMemory)?;
         let mut larger = Self {
             kept: core::mem::replace(&mut self.kept, Kept::new()),
             entries: Some(memory.cast()),
             // A power of two, so that probing can mask.
             capacity: 1 << (bytes / size_of::<HugeBlock>()).ilog2(),
-            used: self.used,
-            out: self.out,
-            bytes: self.bytes,
-            peak: self.peak,
+            ..*self
         };
         for block in self.blocks() {
             larger.place(*block);

@@ -177,7 +177,7 @@ fn serves(have: usize, want: usize) -> bool {
     have > 0 && have >= want / 4
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -44,6 +44,6 @@ impl<P: Engines> Ready<P> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 #[path = "last_resort_tests.rs"]
 mod tests;

@@ -5,7 +5,7 @@ use crate::base::CpuId;
 use crate::heap::test_heap::heap_in;
 use crate::platform::testing::{Setup, Testing};
 use crate::slab::Cache;
-use crate::sync::plain::Ordering::Relaxed;
+use crate::sync::Ordering::Relaxed;
 use std::collections::BTreeSet;
 use std::vec::Vec;
 

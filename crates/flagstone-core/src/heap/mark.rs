@@ -24,7 +24,7 @@
 //! Invariants
 //! - `mark.not-handed-out`: a block of a cache comes to the program without a mark.
 
-use crate::sync::plain::{AtomicU32, Ordering::Relaxed};
+use crate::sync::{AtomicU32, Ordering::Relaxed};
 use core::ptr::NonNull;
 
 /// Distance of the mark from the start of its block, in bytes.
@@ -82,6 +82,6 @@ pub(super) unsafe fn handed_out(object: NonNull<u8>) -> NonNull<u8> {
     object
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 #[path = "mark_tests.rs"]
 mod tests;

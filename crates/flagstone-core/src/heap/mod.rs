@@ -30,17 +30,17 @@ mod huge_block;
 mod huge_table;
 mod kept;
 mod last_resort;
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod lines_tests;
 mod mark;
 mod objects;
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod program_tests;
 mod ready;
 mod refusals;
 mod stage;
 mod strays;
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 pub(crate) mod test_heap;
 mod unlisted;
 mod upkeep;

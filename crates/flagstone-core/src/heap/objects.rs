@@ -46,7 +46,7 @@ impl<P: Engines> Ready<P> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use crate::base::CacheId;
     use crate::heap::Ready;

@@ -9,7 +9,7 @@ use super::strays::Strays;
 use super::unlisted::Unlisted;
 use crate::platform::Lock;
 use crate::slab::{Engines, Slabs};
-use crate::sync::plain::AtomicBool;
+use crate::sync::AtomicBool;
 
 /// Blocks of this many bytes are announced to an observer. Why 256 KiB: larger ones are few, and
 /// smaller ones change a resident size of some megabytes by less than a sixteenth.

@@ -10,8 +10,7 @@
 //! makes it the builder is the one that names it.
 
 use crate::platform::Platform;
-// Not loom's: a heap is a constant, and loom's atomics cannot be in one.
-use crate::sync::plain::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering};
 
 const NONE: u64 = 0;
 /// No token: those have no top bit (`lock.named`).
@@ -78,7 +77,7 @@ impl Stage {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::base::CpuId;

@@ -7,7 +7,7 @@
 //! The link is a block's first word: the block is free, and committed from its start. Taking
 //! everything is one swap, so a block cannot be taken twice and no tag is needed.
 
-use crate::sync::plain::{
+use crate::sync::{
     AtomicPtr,
     Ordering::{AcqRel, Relaxed, Release},
 };
@@ -36,7 +36,7 @@ impl Strays {
         let mut first = self.0.load(Relaxed);
         loop {
             // SAFETY: obligation 1; blocks start at pages.
-            unsafe { block.cast::<*mut u8>().write(first) };
+            unsafe { Self::link(block) }.store(first, Relaxed);
             match self
                 .0
                 .compare_exchange_weak(first, block.as_ptr(), Release, Relaxed)
@@ -56,12 +56,23 @@ impl Strays {
         NonNull::new(self.0.swap(core::ptr::null_mut(), AcqRel))
     }
 
+    /// # Safety
+    /// 1. `block` starts a word that may be written.
+    unsafe fn link<'a>(block: NonNull<u8>) -> &'a AtomicPtr<u8> {
+        // SAFETY: obligation 1.
+        unsafe { block.cast().as_ref() }
+    }
+
     /// The block behind one that was taken.
     ///
     /// # Safety
     /// 1. `block` was pushed, taken, and not freed since.
     pub(super) unsafe fn behind(block: NonNull<u8>) -> Option<NonNull<u8>> {
         // SAFETY: obligation 1: `push` wrote the word.
-        NonNull::new(unsafe { block.cast::<*mut u8>().read() })
+        NonNull::new(unsafe { Self::link(block) }.load(Relaxed))
     }
 }
+
+#[cfg(all(test, loom))]
+#[path = "strays_loom.rs"]
+mod tests;

@@ -12,7 +12,7 @@ use super::huge_block::{HugeBlock, HugeCount};
 use super::ready::{OBSERVED_BYTES, Ready};
 use crate::platform::{Access, Line, LockKind, MAX_CACHES, RawLock};
 use crate::slab::{Engines, Part, Slabs};
-use crate::sync::plain::{AtomicUsize, Ordering::Relaxed};
+use crate::sync::{AtomicUsize, Ordering::Relaxed};
 use core::ptr::NonNull;
 
 /// Slow-path calls between two looks at the clock.
@@ -245,6 +245,6 @@ impl<P: Engines> Heap<P> {
 
 const _: () = assert!(MAX_CACHES <= 256, "cache ids fit the page map's bytes");
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 #[path = "upkeep_tests.rs"]
 mod tests;

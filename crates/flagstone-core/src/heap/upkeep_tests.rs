@@ -4,7 +4,7 @@ use crate::heap::test_heap::{heap, heap_in};
 use crate::page::{PageSnapshot, TICK_NS};
 use crate::platform::testing::{Setup, Testing};
 use crate::platform::{LockKind, Platform};
-use crate::sync::plain::Ordering::Relaxed;
+use crate::sync::Ordering::Relaxed;
 use crate::verify::check_heap;
 use core::ptr::NonNull;
 use std::vec::Vec;

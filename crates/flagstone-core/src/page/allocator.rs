@@ -303,14 +303,7 @@ impl<P: Pagesets> PageAllocator<P> {
         let pages = self.page_size().pages_for(bytes.max(1));
         let whole = pages.bytes(self.page_size());
         let memory = if pages > Order::MAX.pages() {
-            let start = P::reserve(whole, self.page_size().bytes())?;
-            // SAFETY: the whole of a fresh reservation.
-            if unsafe { P::commit(start, whole) }.is_err() {
-                // SAFETY: nobody has used it.
-                unsafe { P::release(start, whole) };
-                return None;
-            }
-            start
+            P::reserve_whole(whole, self.page_size().bytes())?
         } else {
             let block = self.alloc_run(pages, P::node_of(P::current_cpu()))?;
             self.descriptor(block.pfn).mark(flag::OWN, true);
@@ -396,8 +389,10 @@ impl<P: Pagesets> PageAllocator<P> {
         self.map.budget()
     }
 
-    /// The memmap, for `verify` and for locks of slabs.
-    pub(crate) fn memmap(&self) -> &Memmap {
+    /// The memmap.
+    #[inline]
+    #[must_use]
+    pub fn memmap(&self) -> &Memmap {
         &self.map
     }
 }
@@ -405,18 +400,13 @@ impl<P: Pagesets> PageAllocator<P> {
 /// The order of a run that is a whole block.
 #[inline]
 fn as_block(pages: PageCount) -> Option<Order> {
-    let pages = pages.0;
-    if pages.is_power_of_two() {
-        Order::new(pages.trailing_zeros())
-    } else {
-        None
-    }
+    Order::new(pages.0.trailing_zeros()).filter(|order| order.pages() == pages)
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 #[path = "allocator_tests.rs"]
 pub(crate) mod tests;
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 #[path = "program_tests.rs"]
 mod programs;

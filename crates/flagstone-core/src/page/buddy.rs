@@ -67,10 +67,8 @@ impl Area {
 
     #[inline]
     fn smallest_from(&self, order: Order) -> Option<Order> {
+        // None fits: sixteen, which is no order.
         let fitting = self.mask & (u16::MAX << order.get());
-        if fitting == 0 {
-            return None;
-        }
         Order::new(fitting.trailing_zeros())
     }
 }
@@ -179,11 +177,7 @@ impl FreeAreas {
 
     /// Takes the oldest resident block of the largest order, for giving back.
     pub(super) fn take_largest_resident<P: Platform>(&mut self, map: &Memmap) -> Option<Taken> {
-        let mask = self.areas[0].mask;
-        if mask == 0 {
-            return None;
-        }
-        let order = Order::new(u16::BITS - 1 - mask.leading_zeros())?;
+        let order = Order::new(self.areas[0].mask.checked_ilog2()?)?;
         let pfn = self.areas[0].lists[order.get() as usize].tail();
         self.unlink::<P>(map, pfn, order, false);
         Some(Taken {
@@ -347,13 +341,8 @@ impl FreeAreas {
             let buddy_released = page.has(flag::RELEASED);
             self.unlink::<P>(map, buddy, order, buddy_released);
             released &= buddy_released;
-            let (left, right) = if buddy < pfn {
-                (buddy, pfn)
-            } else {
-                (pfn, buddy)
-            };
-            map.descriptor(right).set_kind(PageKind::Tail);
-            pfn = left;
+            map.descriptor(pfn.max(buddy)).set_kind(PageKind::Tail);
+            pfn = pfn.min(buddy);
             order = up(order);
             steps += 1;
         }

@@ -13,7 +13,7 @@
 
 use super::config::Retention;
 use crate::policy::{Allowance, HOLE_NS, PAGE_NS, SHRINK_NS, SLAB_NS};
-use crate::sync::plain::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// Part of what is in use beyond the least bound that stays while something is owed. Why eight: a quarter makes programs
 /// whose sizes drift 5 % larger, and programs that swing 8 % faster (ADR 0036).

@@ -35,7 +35,7 @@
 
 use crate::base::{NodeId, Order};
 use crate::policy::Policy;
-use crate::sync::plain::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
+use crate::sync::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Objects of at least a page divided by this have their links outside, where there is room.
 pub const OBJECTS_PER_PAGE_MAX: usize = 16;

@@ -117,27 +117,15 @@ impl PageList {
     /// Takes the newest block.
     #[inline]
     pub fn pop_head(&mut self, map: &Memmap) -> Option<Pfn> {
-        let pfn = self.head;
-        if !pfn.is_some() {
-            return None;
-        }
-        let next = Pfn(map.descriptor(pfn).next.load(Relaxed));
-        if next.is_some() {
-            map.descriptor(next).prev.store(Pfn::NONE.0, Relaxed);
-        } else {
-            self.tail = Pfn::NONE;
-        }
-        self.head = next;
+        let pfn = Some(self.head).filter(|pfn| pfn.is_some())?;
+        self.remove(map, pfn);
         Some(pfn)
     }
 
     /// Takes the oldest block.
     #[inline]
     pub fn pop_tail(&mut self, map: &Memmap) -> Option<Pfn> {
-        let pfn = self.tail;
-        if !pfn.is_some() {
-            return None;
-        }
+        let pfn = Some(self.tail).filter(|pfn| pfn.is_some())?;
         self.remove(map, pfn);
         Some(pfn)
     }

@@ -23,9 +23,8 @@ use super::resident::Resident;
 use super::whole::Whole;
 use crate::base::{Order, PageCount, PageSize, Pfn};
 use crate::platform::{NotMapped, Platform};
-use crate::sync::AtomicUsize;
-use crate::sync::plain::{
-    AtomicBool,
+use crate::sync::{
+    AtomicBool, AtomicUsize,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 use core::ptr::NonNull;

@@ -53,5 +53,5 @@ pub use snapshot::{PageSnapshot, ZoneSnapshot};
 pub use upkeep::TICK_NS;
 pub use zone::{Block, ZoneCounters};
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod pageset_tests;

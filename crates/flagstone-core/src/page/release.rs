@@ -295,6 +295,6 @@ impl Round {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 #[path = "release_tests.rs"]
 mod tests;

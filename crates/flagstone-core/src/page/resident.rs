@@ -12,7 +12,7 @@
 //! Locking: the zone's lock; relaxed atomics, since words are only shared inside one zone.
 
 use crate::base::{PageCount, Pfn};
-use crate::sync::plain::{AtomicU64, Ordering::Relaxed};
+use crate::sync::{AtomicU64, Ordering::Relaxed};
 use core::ptr::NonNull;
 
 /// One bit for each page of the reservation.
@@ -85,7 +85,7 @@ impl Resident {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;

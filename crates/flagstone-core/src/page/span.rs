@@ -158,6 +158,6 @@ fn each_block(first: Pfn, pages: PageCount, mut visit: impl FnMut(Pfn)) {
         .for_each(|at| visit(first.plus(PageCount(at))));
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 #[path = "span_tests.rs"]
 mod tests;

@@ -18,7 +18,7 @@
 //! Locking: that of the block's zone. Zones share words, so bits change by atomic steps.
 
 use crate::base::{Order, Pfn};
-use crate::sync::plain::{AtomicU64, Ordering::Relaxed};
+use crate::sync::{AtomicU64, Ordering::Relaxed};
 use core::ptr::NonNull;
 
 /// One kind of bits.

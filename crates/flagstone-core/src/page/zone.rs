@@ -28,11 +28,10 @@ use super::zone_size::{Managed, ZoneSize};
 use crate::base::{CpuId, NodeId, Order, PageCount, Pfn};
 use crate::platform::{Access, Guard, Line, Lock, LockKind, Platform};
 use crate::policy::ZoneFlags;
-use crate::sync::plain::{
-    AtomicBool,
+use crate::sync::{
+    AtomicBool, AtomicU8, AtomicU32, AtomicUsize,
     Ordering::{Acquire, Relaxed},
 };
-use crate::sync::{AtomicU8, AtomicU32, AtomicUsize};
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 

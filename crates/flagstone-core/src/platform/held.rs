@@ -18,8 +18,8 @@
 //! the next, which never hides a lock that is held.
 
 use super::LockKind;
-use crate::sync::plain::{Ordering, compiler_fence};
-use crate::sync::{AtomicU64, Ordering::Relaxed};
+use crate::sync::Ordering::{Relaxed, SeqCst};
+use crate::sync::{AtomicU64, compiler_fence};
 
 /// The word.
 #[derive(Debug)]
@@ -32,7 +32,6 @@ const fn one(kind: LockKind) -> u64 {
 
 impl Held {
     /// Nothing is held.
-    #[cfg(not(loom))]
     #[must_use]
     pub const fn new() -> Self {
         Self(AtomicU64::new(0))
@@ -42,13 +41,13 @@ impl Held {
     #[inline]
     pub fn add(&self, kind: LockKind) {
         self.change(one(kind));
-        compiler_fence(Ordering::SeqCst);
+        compiler_fence(SeqCst);
     }
 
     /// A lock of `kind` was given back, or could not be had.
     #[inline]
     pub fn remove(&self, kind: LockKind) {
-        compiler_fence(Ordering::SeqCst);
+        compiler_fence(SeqCst);
         self.change(one(kind).wrapping_neg());
     }
 
@@ -70,14 +69,13 @@ impl Held {
     }
 }
 
-#[cfg(not(loom))]
 impl Default for Held {
     fn default() -> Self {
         Self::new()
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

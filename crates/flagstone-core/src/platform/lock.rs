@@ -318,7 +318,15 @@ impl<P: Platform, T> Drop for Guard<'_, P, T> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(loom)]
+impl RawLock {
+    /// Has loom follow the lock's word.
+    pub fn follow(&self, mistake: crate::sync::followed::Mistake) {
+        self.word.follow_swaps(mistake);
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::base::CpuId;

@@ -20,8 +20,10 @@ mod cost;
 mod held;
 mod lock;
 pub mod percpu;
-#[cfg(all(not(loom), any(test, feature = "testing")))]
+#[cfg(any(test, feature = "testing"))]
 pub mod testing;
+#[cfg(all(loom, any(test, feature = "testing")))]
+pub mod world_loom;
 
 pub use cost::{Access, Function, Line, Within, Work};
 pub use held::Held;
@@ -140,6 +142,22 @@ pub unsafe trait Platform: Sized + 'static {
     /// # Safety
     /// 1. The range is page-aligned and inside one live reservation.
     unsafe fn commit(start: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory>;
+
+    /// A reservation of [`Platform::reserve`], usable.
+    #[must_use]
+    fn reserve_whole(bytes: usize, align: usize) -> Option<NonNull<u8>> {
+        let start = Self::reserve(bytes, align)?;
+        // SAFETY: the whole of a fresh reservation, which nobody uses where it is given back.
+        unsafe {
+            match Self::commit(start, bytes) {
+                Ok(()) => Some(start),
+                Err(OutOfMemory) => {
+                    Self::release(start, bytes);
+                    None
+                }
+            }
+        }
+    }
 
     /// Gives the contents back to the system. The range stays usable and reads as zero.
     ///

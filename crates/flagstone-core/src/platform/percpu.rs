@@ -33,8 +33,7 @@
 
 use super::{LockKind, Platform, RawLock};
 use crate::base::CpuId;
-use crate::sync::Ordering;
-use crate::sync::plain::{AtomicBool, AtomicU16, AtomicU32, AtomicUsize};
+use crate::sync::{AtomicBool, AtomicU16, AtomicU32, AtomicUsize, Ordering};
 use core::ops::Range;
 use core::ptr::NonNull;
 

@@ -15,7 +15,7 @@
 //! Plain arithmetic, racy on purpose: a lost charge gives back a little too eagerly.
 #![forbid(unsafe_code)]
 
-use crate::sync::plain::{AtomicU64, Ordering::Relaxed};
+use crate::sync::{AtomicU64, Ordering::Relaxed};
 
 /// Nanoseconds that a page costs which was given back and is wanted again: its part of the `madvise`, and the fault.
 /// Why 2000: a fault of zeroed memory takes 0.5 to 1 µs on bare machines, 2 to 4 µs under nested page tables (4 KiB

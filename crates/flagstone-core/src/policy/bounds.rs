@@ -12,7 +12,7 @@
 
 use super::FlagstoneLimits;
 use crate::base::Means;
-use crate::sync::plain::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+use crate::sync::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 /// The limits in force, and the means they were made for.
 #[derive(Debug)]

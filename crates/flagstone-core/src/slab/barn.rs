@@ -17,7 +17,7 @@
 
 use super::sheaf::OwnSheaf;
 use crate::platform::{Access, Line, Lock, LockKind, Platform, Reentered, SheafHeader};
-use crate::sync::plain::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use crate::sync::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use core::ptr::NonNull;
 
 /// A list of sheaves through their links.
@@ -187,11 +187,7 @@ impl Barn {
         full: OwnSheaf,
         limits: Limits,
     ) -> Result<Option<OwnSheaf>, OwnSheaf> {
-        self.leave::<P, _>(full, limits, |lists| {
-            let empty = lists.empty.pop()?;
-            self.empty.store(self.empty() - 1, Relaxed);
-            Some(empty)
-        })
+        self.leave::<P, _>(full, limits, |lists| self.pop_empty(lists))
     }
 
     /// Leaves a full sheaf, if there is room.
@@ -213,22 +209,15 @@ impl Barn {
         if !self.has_room(len, limits) {
             return Err(full);
         }
-        let mut full = Some(full);
+        let mut hand = Some(full);
         let left = self.enter::<P, _>(|lists| {
-            if !self.has_room(len, limits) {
-                return None;
-            }
-            if let Some(sheaf) = full.take() {
-                lists.full.push(sheaf);
-                self.count_full(self.full() + 1, self.stored().wrapping_add(len));
-            }
+            let full = hand.take_if(|_| self.has_room(len, limits))?;
+            lists.full.push(full);
+            self.count_full(self.full() + 1, self.stored().wrapping_add(len));
             Some(then(lists))
         });
-        match (left, full) {
-            (Ok(Some(got)), _) => Ok(got),
-            (_, Some(full)) => Err(full),
-            (_, None) => Ok(T::default()),
-        }
+        let got = left.ok().flatten().unwrap_or_default();
+        hand.map_or(Ok(got), Err)
     }
 
     /// Takes an empty sheaf, if there is any.
@@ -236,13 +225,14 @@ impl Barn {
         if self.empty() == 0 {
             return None;
         }
-        self.enter::<P, _>(|lists| {
-            let sheaf = lists.empty.pop()?;
-            self.empty.store(self.empty() - 1, Relaxed);
-            Some(sheaf)
-        })
-        .ok()
-        .flatten()
+        let popped = self.enter::<P, _>(|lists| self.pop_empty(lists));
+        popped.ok().flatten()
+    }
+
+    fn pop_empty(&self, lists: &mut Lists) -> Option<OwnSheaf> {
+        let sheaf = lists.empty.pop()?;
+        self.empty.store(self.empty() - 1, Relaxed);
+        Some(sheaf)
     }
 
     /// Takes a full sheaf, if there is any: for shrinking.
@@ -276,11 +266,9 @@ impl Barn {
 
     /// Takes the empty sheaf, if one more may stay.
     fn push_empty(&self, lists: &mut Lists, limits: Limits, sheaf: &mut Option<OwnSheaf>) {
-        if self.empty() < limits.empty {
-            if let Some(sheaf) = sheaf.take() {
-                lists.empty.push(sheaf);
-                self.empty.store(self.empty() + 1, Relaxed);
-            }
+        if let Some(sheaf) = sheaf.take_if(|_| self.empty() < limits.empty) {
+            lists.empty.push(sheaf);
+            self.empty.store(self.empty() + 1, Relaxed);
         }
     }
 
@@ -329,3 +317,17 @@ impl Default for Barn {
         Self::new()
     }
 }
+
+#[cfg(loom)]
+impl Barn {
+    /// Has loom follow the lock and the counts.
+    pub fn follow(&self, lock: crate::sync::followed::Mistake) {
+        self.raw_lock().follow(lock);
+        let counts = [&self.full, &self.objects, &self.empty];
+        counts.into_iter().for_each(AtomicU32::follow);
+    }
+}
+
+#[cfg(all(test, loom))]
+#[path = "barn_loom.rs"]
+mod tests;

@@ -14,7 +14,7 @@ use super::sparse::Sparse;
 use super::tallies::{SheafSizing, Visits};
 use crate::base::CacheId;
 use crate::policy::Engine;
-use crate::sync::plain::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use core::ptr::NonNull;
 
 /// Bytes of a cache's name that are kept.

@@ -18,7 +18,7 @@
 use super::geometry::{ALLOCATED, Geometry, LINKS_MAX, LinkPlace};
 use super::state::NO_OBJECT;
 use crate::platform::{Access, Fault, Line, Platform};
-use crate::sync::plain::{AtomicU8, AtomicU16, AtomicU64, Ordering::Relaxed};
+use crate::sync::{AtomicU8, AtomicU16, AtomicU64, Ordering::Relaxed};
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
@@ -277,7 +277,19 @@ impl<'a, P: Platform> Links<'a, P> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(loom)]
+impl<P: Platform> Links<'_, P> {
+    /// Has loom follow the link of object `index`.
+    pub fn follow(&self, index: u32) {
+        match self.geometry.link_place() {
+            LinkPlace::Inside => self.inside(index).follow(),
+            LinkPlace::Aside => self.aside(index).follow(),
+            LinkPlace::Tail => self.tail(index).follow(),
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::platform::testing::Testing;

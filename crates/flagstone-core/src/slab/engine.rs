@@ -28,12 +28,12 @@ pub trait Engines: Pagesets {
     type Engine: ObjectEngine;
 }
 
-#[cfg(all(not(loom), any(test, feature = "testing")))]
+#[cfg(any(test, feature = "testing"))]
 impl<E: ObjectEngine> Engines for crate::platform::testing::TestingWith<E> {
     type Engine = E;
 }
 
-#[cfg(all(not(loom), any(test, feature = "testing")))]
+#[cfg(any(test, feature = "testing"))]
 impl<E: ObjectEngine> Pagesets for crate::platform::testing::TestingWith<E> {
     type Rule = E::Pages;
 }

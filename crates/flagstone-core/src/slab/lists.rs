@@ -88,7 +88,7 @@ impl<P: Pagesets> HeldList<'_, P> {
     pub fn add(&mut self, pfn: Pfn, end: End) {
         self.touch_neighbour(self.list.at(end));
         P::touch(Line::Node, self.node.address(), Access::Write);
-        self.list.insert(|pfn| self.pages.descriptor(pfn), pfn, end);
+        self.list.insert(self.pages.memmap(), pfn, end);
         let len = self.node.nr_partial();
         self.node.nr_partial.store(len + 1, Relaxed);
     }
@@ -99,7 +99,7 @@ impl<P: Pagesets> HeldList<'_, P> {
         self.touch_neighbour(Pfn(at(pfn).next.load(Relaxed)));
         self.touch_neighbour(Pfn(at(pfn).prev.load(Relaxed)));
         P::touch(Line::Node, self.node.address(), Access::Write);
-        self.list.remove(at, pfn);
+        self.list.remove(self.pages.memmap(), pfn);
         let len = self.node.nr_partial();
         self.node.nr_partial.store(len - 1, Relaxed);
     }
@@ -122,6 +122,6 @@ impl<P: Pagesets> HeldList<'_, P> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 #[path = "orphans_tests.rs"]
 mod tests;

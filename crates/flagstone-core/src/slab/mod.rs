@@ -34,6 +34,8 @@ mod refill;
 mod registry;
 mod sheaf;
 mod shrink;
+#[cfg(all(loom, any(test, feature = "testing")))]
+pub mod site_loom;
 mod sizing;
 #[expect(clippy::module_inception, reason = "the slab of the slab layer")]
 mod slab;
@@ -57,13 +59,13 @@ pub use refill::Part;
 pub use sheaf::{OwnSheaf, SHEAF_BYTES_MAX, SHEAF_BYTES_MIN, bytes_for, capacity_for};
 pub use slab::{Chain, Slab};
 pub use slabs::{CacheError, SHEAF_CACHES, Slabs};
-pub use state::{CpuLists, NO_OBJECT, SlabState, Turn};
+pub use state::{NO_OBJECT, SlabState};
 pub(crate) use suspect::Suspect;
 pub use view::SlabView;
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod sizing_tests;
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod slabs_for_tests;
 #[cfg(all(test, loom))]
-mod state_loom;
+mod slabs_loom;

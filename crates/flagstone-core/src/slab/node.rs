@@ -16,16 +16,13 @@
 use super::barn::Barn;
 use crate::base::Pfn;
 use crate::page::stack::PageStack;
-use crate::page::{Descriptor, flag};
+use crate::page::{Memmap, PageList, flag};
 use crate::platform::{Lock, LockKind, Platform, RawLock};
-use crate::sync::plain::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use crate::sync::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// The doubly linked list of slabs, under the list lock.
 #[derive(Debug)]
-pub struct PartialList {
-    head: Pfn,
-    tail: Pfn,
-}
+pub struct PartialList(PageList);
 
 /// Which end of the partial list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -125,45 +122,24 @@ impl Default for Node {
 
 impl PartialList {
     /// No slabs.
-    pub const EMPTY: Self = Self {
-        head: Pfn::NONE,
-        tail: Pfn::NONE,
-    };
+    pub const EMPTY: Self = Self(PageList::new());
 
     /// Puts a slab on this list; counting is the caller's.
-    pub fn insert<'a>(&mut self, at: impl Fn(Pfn) -> &'a Descriptor, pfn: Pfn, end: End) {
-        let slab = at(pfn);
+    pub fn insert(&mut self, map: &Memmap, pfn: Pfn, end: End) {
+        let slab = map.descriptor(pfn);
         debug_assert!(!slab.has(flag::ON_LIST), "node.flag-tells");
-        let (prev, next) = match end {
-            End::Head => (Pfn::NONE, self.head),
-            End::Tail => (self.tail, Pfn::NONE),
-        };
-        slab.prev.store(prev.0, Relaxed);
-        slab.next.store(next.0, Relaxed);
-        match prev.is_some() {
-            true => at(prev).next.store(pfn.0, Relaxed),
-            false => self.head = pfn,
-        }
-        match next.is_some() {
-            true => at(next).prev.store(pfn.0, Relaxed),
-            false => self.tail = pfn,
+        match end {
+            End::Head => self.0.push_head(map, pfn),
+            End::Tail => self.0.push_tail(map, pfn),
         }
         slab.mark(flag::ON_LIST, true);
     }
 
     /// Takes a slab off this list; counting is the caller's.
-    pub fn remove<'a>(&mut self, at: impl Fn(Pfn) -> &'a Descriptor, pfn: Pfn) {
-        let slab = at(pfn);
+    pub fn remove(&mut self, map: &Memmap, pfn: Pfn) {
+        let slab = map.descriptor(pfn);
         debug_assert!(slab.has(flag::ON_LIST), "node.flag-tells");
-        let (prev, next) = (Pfn(slab.prev.load(Relaxed)), Pfn(slab.next.load(Relaxed)));
-        match prev.is_some() {
-            true => at(prev).next.store(next.0, Relaxed),
-            false => self.head = next,
-        }
-        match next.is_some() {
-            true => at(next).prev.store(prev.0, Relaxed),
-            false => self.tail = prev,
-        }
+        self.0.remove(map, pfn);
         slab.mark(flag::ON_LIST, false);
     }
 
@@ -172,8 +148,8 @@ impl PartialList {
     #[must_use]
     pub fn at(&self, end: End) -> Pfn {
         match end {
-            End::Head => self.head,
-            End::Tail => self.tail,
+            End::Head => self.0.head(),
+            End::Tail => self.0.tail(),
         }
     }
 
@@ -181,13 +157,6 @@ impl PartialList {
     #[inline]
     #[must_use]
     pub fn head(&self) -> Pfn {
-        self.head
-    }
-
-    /// The slab added last by a free.
-    #[inline]
-    #[must_use]
-    pub fn tail(&self) -> Pfn {
-        self.tail
+        self.0.head()
     }
 }

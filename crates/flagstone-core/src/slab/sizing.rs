@@ -28,7 +28,7 @@ use super::sparse::Course;
 use super::tallies::BARN_BYTES_FIRST;
 use crate::base::{CacheId, CpuId};
 use crate::platform::{Access, Line, MAX_CACHES};
-use crate::sync::plain::{
+use crate::sync::{
     AtomicU64, AtomicUsize,
     Ordering::{self, Relaxed},
 };

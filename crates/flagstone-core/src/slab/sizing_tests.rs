@@ -35,7 +35,7 @@ fn pass_over(slabs: &TestSlabs, world: &World, id: CacheId, batch: usize, rounds
 
 fn flushes(slabs: &TestSlabs, id: CacheId) -> u64 {
     let node = slabs.node(id, NodeId(0));
-    node.flushes.load(crate::sync::plain::Ordering::Relaxed)
+    node.flushes.load(crate::sync::Ordering::Relaxed)
 }
 
 #[test]

@@ -19,7 +19,7 @@ use crate::base::{CacheId, NodeId, PageCount, Pfn};
 use crate::page::{PageAllocator, PageConfig, Pagesets};
 use crate::platform::{CpuArea, Lock, LockKind, MAX_CACHES, OutOfMemory, Platform};
 use crate::policy::{Bounds, Engine, Policy};
-use crate::sync::plain::{AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use crate::sync::{AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use core::ptr::NonNull;
 
 /// Caches of sheaves: memory of 64 B, 128 B, ... 8 KiB.

@@ -12,7 +12,7 @@
 #![forbid(unsafe_code)]
 
 use super::node::End;
-use crate::sync::plain::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// Idle bytes of a cache below which it is left alone, and their share of all in use, as a divisor.
 const IDLE_MIN: usize = 128 << 10;
@@ -102,7 +102,7 @@ impl Sparse {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -27,28 +27,6 @@ use core::fmt;
 /// Ends a chain of free objects.
 pub const NO_OBJECT: u32 = 0xFFFF;
 
-/// Whether CPUs keep lists of partial slabs, and how.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum CpuLists {
-    /// They do not.
-    None,
-    /// Slabs on them are frozen (until 6.7).
-    Frozen,
-    /// Slabs on them are not frozen (since 6.8).
-    Loose,
-}
-
-/// What a free has to do besides its swap.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Turn {
-    /// Nothing.
-    None,
-    /// Put the slab on this CPU's list; it is the free's own now.
-    CpuList,
-    /// Swap under the lock of the node's list, and see there.
-    NodeList,
-}
-
 /// The state word of a slab.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
@@ -90,20 +68,6 @@ impl SlabState {
         self.0 >> 48 & 1 != 0
     }
 
-    /// Whether frees met each other here lately (kept only under `Remedies::avoid_contended`).
-    #[inline]
-    #[must_use]
-    pub const fn contended(self) -> bool {
-        self.0 >> 49 & 1 != 0
-    }
-
-    /// The same slab, contended or not.
-    #[inline]
-    #[must_use]
-    pub const fn with_contended(self, contended: bool) -> Self {
-        Self(self.0 & !(1 << 49) | (contended as u64) << 49)
-    }
-
     /// Whether nothing is free.
     #[inline]
     #[must_use]
@@ -131,30 +95,6 @@ impl SlabState {
     pub const fn with(self, freelist: u32, inuse: u32) -> Self {
         debug_assert!(inuse <= self.objects());
         Self(self.0 & !0xFFFF_FFFF | (inuse as u64) << 16 | freelist as u64)
-    }
-
-    /// The slab after a free by the cpu-slab engine of `count` objects chained from `first`, and
-    /// what that free has to do besides the swap; `None` if fewer objects are handed out
-    /// (docs: linux-policies 4.4).
-    #[inline]
-    pub fn freed(self, first: u32, count: u32, lists: CpuLists) -> Option<(Self, Turn)> {
-        let after = self.with(first, self.inuse().checked_sub(count)?);
-        let was_full = self.freelist() == NO_OBJECT;
-        Some(if self.frozen() || !(was_full || after.is_empty()) {
-            (after, Turn::None)
-        } else if !was_full || lists == CpuLists::None {
-            (after, Turn::NodeList)
-        } else {
-            (after.with_frozen(lists == CpuLists::Frozen), Turn::CpuList)
-        })
-    }
-
-    /// The slab after its whole chain was taken: all objects count as in use, and it is frozen
-    /// if there was a chain.
-    #[inline]
-    pub const fn taken_whole(self) -> Self {
-        self.with(NO_OBJECT, self.objects())
-            .with_frozen(self.freelist() != NO_OBJECT)
     }
 
     /// The same slab, frozen or not.

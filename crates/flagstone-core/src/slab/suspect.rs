@@ -22,7 +22,7 @@ use super::slabs::{SHEAF_CACHES, Slabs};
 use crate::base::CpuId;
 use crate::platform::{SHEAF_HEADER_BYTES, SheafWord, Slot};
 use crate::policy::Engine;
-use crate::sync::plain::{AtomicUsize, Ordering::Relaxed};
+use crate::sync::{AtomicUsize, Ordering::Relaxed};
 use core::ptr::NonNull;
 
 /// An object that is about to be freed or used by its only owner, and looks freed.

@@ -148,6 +148,6 @@ impl Cache {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 #[path = "sweep_tests.rs"]
 mod tests;

@@ -170,7 +170,7 @@ impl<P: Engines> Slab<'_, P> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use super::super::slabs_for_tests::{built, cache_of, cpus};
 

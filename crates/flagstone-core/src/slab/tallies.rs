@@ -1,7 +1,7 @@
 //! What slow paths remember of a cache, of all barns, and of flushes.
 #![forbid(unsafe_code)]
 
-use crate::sync::plain::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// Bytes of full sheaves a barn holds before traffic shows that more would help.
 pub(crate) const BARN_BYTES_FIRST: usize = 16 << 10;

@@ -10,7 +10,7 @@ use crate::platform::{
     CpuArea, MAX_CACHES, SHEAF_FRAME_BYTES, SHEAF_HEADER_BYTES, SheafWord, Slot,
 };
 use crate::slab::{Cache, CpuHeld, Engines, Part, SHEAF_BYTES_MAX, SHEAF_CACHES, Slabs};
-use crate::sync::plain::{
+use crate::sync::{
     AtomicPtr,
     Ordering::{Acquire, Relaxed},
 };

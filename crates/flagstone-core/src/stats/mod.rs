@@ -30,5 +30,5 @@ pub use survey::{CacheFigures, Survey};
 /// A number of this core's sources and compiler (build.rs): who has another reads no heap of this one.
 pub const LAYOUT: &str = env!("CORE_LAYOUT_DIGEST");
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests;

@@ -57,15 +57,11 @@ impl<P: Engines> Scratch<P> {
     pub(super) fn new(bytes: usize) -> Option<Self> {
         let page = P::page_size().bytes();
         let bytes = bytes.max(1).next_multiple_of(page);
-        let memory = P::reserve(bytes, page)?;
-        let scratch = Self {
-            memory,
+        Some(Self {
+            memory: P::reserve_whole(bytes, page)?,
             bytes,
             world: PhantomData,
-        };
-        // SAFETY: the whole of a fresh reservation.
-        let committed = unsafe { P::commit(memory, bytes) }.is_ok();
-        committed.then_some(scratch)
+        })
     }
 
     /// Its first byte.

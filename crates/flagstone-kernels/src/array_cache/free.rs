@@ -159,7 +159,7 @@ impl<P: Engines> Host<'_, P> {
         }
         // SAFETY: the guard is this node's list lock.
         let free = unsafe { &mut *shared.free.get() };
-        free.insert(|pfn| self.pages().descriptor(pfn), slab.pfn, End::Head);
+        free.insert(self.pages().memmap(), slab.pfn, End::Head);
         false
     }
 
@@ -177,7 +177,7 @@ impl<P: Engines> Host<'_, P> {
             .fetch_add(cache.geometry().objects(), Relaxed);
         // SAFETY: the guard is this node's list lock.
         let free = unsafe { &mut *shared.free.get() };
-        free.insert(|pfn| self.pages().descriptor(pfn), slab.pfn, end);
+        free.insert(self.pages().memmap(), slab.pfn, end);
     }
 
     /// Gives all that arrays and free lists hold back.
@@ -233,7 +233,7 @@ impl<P: Engines> Host<'_, P> {
         if !pfn.is_some() {
             return None;
         }
-        free.remove(|pfn| self.pages().descriptor(pfn), pfn);
+        free.remove(self.pages().memmap(), pfn);
         Some(pfn)
     }
 }

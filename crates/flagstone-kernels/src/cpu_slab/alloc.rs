@@ -18,6 +18,7 @@
 use super::{CpuSlab, Detached, SlabChain};
 use crate::host::{Host, tally};
 use crate::rules::{PartialLimit, other_nodes, rules, tries_other_nodes};
+use crate::state::GuestState;
 use crate::tally::bump;
 use core::ptr::NonNull;
 use flagstone_core::base::{NodeId, Pfn};

@@ -16,13 +16,14 @@
 use super::{CpuSlab, SlabChain};
 use crate::host::Host;
 use crate::rules::{is_surplus, rules};
+use crate::state::{GuestState, Turn};
 use crate::tally::bump;
 use core::ptr::NonNull;
 use flagstone_core::base::Pfn;
 use flagstone_core::page::flag;
 use flagstone_core::platform::{Access, Fault, Function, Line, Within, Work};
 use flagstone_core::slab::{
-    Cache, Chain, End, Engines, HeldList, NO_OBJECT, Node, OwnSheaf, Part, Slab, SlabState, Turn,
+    Cache, Chain, End, Engines, HeldList, NO_OBJECT, Node, OwnSheaf, Part, Slab, SlabState,
 };
 use flagstone_core::sync::Ordering::Relaxed;
 

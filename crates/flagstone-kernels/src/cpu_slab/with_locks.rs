@@ -22,6 +22,7 @@ use super::free::{Contended, Patience};
 use super::{CpuSlab, Detached};
 use crate::host::Host;
 use crate::rules::{other_nodes, rules, tries_other_nodes};
+use crate::state::GuestState;
 use crate::tally::bump;
 use core::ptr::NonNull;
 use flagstone_core::base::{NodeId, Pfn};

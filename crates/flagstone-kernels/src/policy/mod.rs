@@ -19,7 +19,7 @@ mod runs;
 mod sheaf;
 pub mod slab2007;
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod space_tests;
 
 pub use layout::{V2007, V2020, V2024};
