@@ -4,8 +4,7 @@
 //!   push push push ... ─► 32 of them, or the end ─► P::decommit_all
 //! ```
 //!
-//! Where threads run, a call interrupts every CPU they run on, once; so a page alone costs five times as much as one
-//! among thirty-two (ADR 0053).
+//! A call interrupts every CPU that runs a thread: a page alone costs five times as much as one of 32 (ADR 0053).
 
 use crate::platform::{Extent, Platform};
 use core::marker::PhantomData;
@@ -46,8 +45,7 @@ impl<P: Platform> Extents<P> {
 
     fn give_back(&mut self) {
         // SAFETY: obligation 1 of each push.
-        unsafe { P::decommit_all(&self.all[..self.len]) };
-        self.len = 0;
+        unsafe { P::decommit_all(&self.all[..core::mem::take(&mut self.len)]) };
     }
 }
 

@@ -165,7 +165,7 @@ pub unsafe trait Platform: Sized + 'static {
     /// 1. The range is page-aligned, committed, and nobody uses what it held.
     unsafe fn decommit(start: NonNull<u8>, bytes: usize);
 
-    /// The same of several extents, which a world may be able to do at once.
+    /// The same of several extents, at once where the world can.
     ///
     /// # Safety
     /// 1. As for [`Platform::decommit`], for each of them.

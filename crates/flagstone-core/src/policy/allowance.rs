@@ -22,8 +22,7 @@ use crate::sync::{AtomicU64, Ordering::Relaxed};
 /// pages). Halving it lets programs that swing give back twice as often.
 pub const PAGE_NS: u64 = 2000;
 
-/// The same for a page inside a slab, which costs more to find and to give back. Halving it has programs whose sizes
-/// drift fault more; doubling it makes them 5 % larger (ADR 0053).
+/// The same for a page inside a slab, which costs more to find. Doubling it makes programs whose sizes drift 5 % larger.
 pub const HOLE_NS: u64 = 2500;
 
 /// Nanoseconds that looking through one slab for pages to give back costs.

@@ -9,6 +9,7 @@
 //! Both are memory of the allocator alone, counted page by page in the same way (`flagstone_trace::resident`).
 //! The axis is progress: the share of the operations done, which does not depend on speed.
 
+use super::chosen;
 use super::compile::{self, About, Compiled};
 use super::figures::Figure;
 use super::measure::{self, Run};
@@ -144,7 +145,7 @@ fn program(
         return Err(format!("the command ended with {ended}"));
     }
     let trace = Trace::open(file.path()).map_err(|error| error.to_string())?;
-    let process = compile::alike(recorded, compiled, &trace)?;
+    let process = chosen::alike(recorded, (compiled.process, compiled.image), &trace)?;
     compile::survey(&trace, Some(process)).map_err(|why| why.to_string())
 }
 

@@ -12,6 +12,7 @@
 //! One pass; memory goes with the live blocks and the number of threads, not with the trace's length.
 
 use super::ancestry;
+use super::chosen;
 use super::feed::{Feed, Plan};
 use super::file::{free_bytes, reserve, write_head};
 use super::program::{Head, Op, SAMPLES_MAX, SEGMENT, STEP, Sample, kind};
@@ -77,7 +78,7 @@ pub struct About {
     /// The process that was chosen.
     pub process: u32,
     /// The program that it ran.
-    image: u32,
+    pub image: u32,
     /// Live bytes over the trace's time: nanoseconds, bytes.
     pub live: Vec<(u64, u64)>,
     /// The most bytes live at once.
@@ -258,52 +259,10 @@ fn pass(
     Ok(work)
 }
 
-/// The processes of a trace and their images, that with most events first.
-fn ranked(trace: &Trace) -> Vec<(u32, u32)> {
-    let mut events: HashMap<(u32, u32), u64> = HashMap::new();
-    for stream in trace.streams() {
-        *events
-            .entry((stream.id.process, stream.id.image))
-            .or_default() += stream.events;
-    }
-    let mut all: Vec<_> = events.into_iter().collect();
-    all.sort_unstable_by_key(|&(id, count)| std::cmp::Reverse((count, id)));
-    all.into_iter().map(|(id, _)| id).collect()
-}
-
 fn choose(trace: &Trace, wanted: Option<u32>) -> Result<(u32, u32), Why> {
-    let all = ranked(trace);
-    let mut fits = all
-        .iter()
-        .filter(|(process, _)| wanted.is_none_or(|wanted| wanted == *process));
-    match (fits.next(), wanted) {
-        (Some(&id), _) => Ok(id),
-        (None, None) => Err(Why::NoEvents),
-        (None, Some(wanted)) => {
-            let mut known: Vec<u32> = all.iter().map(|(process, _)| *process).collect();
-            known.sort_unstable();
-            known.dedup();
-            Err(Why::NoProcess(wanted, known))
-        }
-    }
-}
-
-/// The process of `other`, another run of the same command, whose place by events is that of `compiled` in `trace`.
-///
-/// # Errors
-/// The other run had fewer processes.
-pub fn alike(trace: &Trace, compiled: &About, other: &Trace) -> Result<u32, String> {
-    let (here, there) = (ranked(trace), ranked(other));
-    let place = here
-        .iter()
-        .position(|id| *id == (compiled.process, compiled.image));
-    let found = place.and_then(|place| there.get(place));
-    found.map(|(process, _)| *process).ok_or_else(|| {
-        format!(
-            "the command had {} processes this time and {} when it was recorded",
-            there.len(),
-            here.len()
-        )
+    chosen::of(trace, wanted).ok_or_else(|| match wanted {
+        None => Why::NoEvents,
+        Some(wanted) => Why::NoProcess(wanted, chosen::processes(trace)),
     })
 }
 

@@ -11,6 +11,7 @@
 
 mod ancestry;
 mod beside;
+mod chosen;
 mod compile;
 mod confirm;
 mod early;
