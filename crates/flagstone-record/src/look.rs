@@ -12,14 +12,15 @@ use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use flagstone_trace::extent::Seen;
 use flagstone_trace::pages::Pagemap;
 use flagstone_trace::resident::{Known, Scratch, before, look};
+use flagstone_trace::steady::Steady;
 use flagstone_trace::{Event, clock};
 
 /// Blocks of fewer bytes are taken for touched. Why 8 KiB: they are the first to have pages of which nobody else holds
 /// a part, buffers and pools of that size stay half empty, and the question costs a system call.
 const QUESTIONED_BYTES: usize = 8 << 10;
 
-/// From this size on pages that were read and never written are told from others. Why 64 KiB: it takes three system
-/// calls instead of one, as long as the faults of sixteen pages.
+/// From this size on a look tells pages that were read and never written from others. Why 64 KiB: the question costs more
+/// than the other, and smaller blocks are many.
 const EXACT_BYTES: usize = 64 << 10;
 
 /// Time between two looks at least, in units of 32 ticks: about a millisecond.
@@ -42,6 +43,9 @@ static FOUND: [AtomicUsize; BLOCKS] = [const { AtomicUsize::new(0) }; BLOCKS];
 /// Pages resident when the block was handed out; zero if that was not asked.
 static BORN: [AtomicUsize; BLOCKS] = [const { AtomicUsize::new(0) }; BLOCKS];
 static SEEN: Seen = Seen::new();
+static STEADY: Steady = Steady::new();
+/// In place of pages: the block will be touched as the last ones of its size were.
+const EXPECTED: usize = usize::MAX;
 /// A bit for each part of the table that was ever used; the rest is not even read.
 static USED: AtomicU64 = AtomicU64::new(0);
 /// Blocks of a part.
@@ -86,7 +90,11 @@ static BLIND: AtomicBool = AtomicBool::new(false);
 #[inline]
 pub fn made(address: usize, size: usize) {
     if size >= QUESTIONED_BYTES && address != 0 {
-        remember(address, size, resident(address, size, None).unwrap_or(0));
+        let born = match STEADY.expects(size) {
+            true => EXPECTED,
+            false => resident(address, size, None).unwrap_or(0),
+        };
+        remember(address, size, born);
     }
 }
 
@@ -134,6 +142,11 @@ fn forget(address: usize) -> Option<usize> {
     let found = |&at: &usize| ADDRESSES[at].load(Ordering::Relaxed) == address;
     let at = (first..first + WAYS).find(found)?;
     let pages = touched(at, address, None);
+    if let Some(pages) = pages
+        && BORN[at].load(Ordering::Relaxed) != EXPECTED
+    {
+        STEADY.note(SIZES[at].load(Ordering::Relaxed), pages);
+    }
     ADDRESSES[at].store(0, Ordering::Release);
     pages
 }
@@ -142,6 +155,9 @@ fn forget(address: usize) -> Option<usize> {
 fn touched(at: usize, address: usize, pagemap: Option<&Pagemap>) -> Option<usize> {
     let size = SIZES[at].load(Ordering::Relaxed);
     let born = BORN[at].load(Ordering::Relaxed);
+    if born == EXPECTED {
+        return STEADY.last(size);
+    }
     resident(address, size, pagemap).map(|now| SEEN.touched(size, born, now))
 }
 
@@ -174,10 +190,14 @@ fn take(now: u64) {
     if !mine {
         return;
     }
+    // SAFETY: the C library's errno of this thread, which no allocation may change.
+    let before = unsafe { *libc::__errno_location() };
     let (wall, cpu) = (ns(libc::CLOCK_MONOTONIC), ns(libc::CLOCK_THREAD_CPUTIME_ID));
-    keeping_errno(|| now_look(1));
+    now_look(1);
     let cpu = ns(libc::CLOCK_THREAD_CPUTIME_ID).saturating_sub(cpu);
     let wall = ns(libc::CLOCK_MONOTONIC).saturating_sub(wall).max(1);
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = before };
     let end = clock::now();
     let took = u128::from(end.saturating_sub(now)) * u128::from(cpu.min(wall)) / u128::from(wall);
     let pause = (took as u64).saturating_mul(SHARE).max(APART);
@@ -186,16 +206,6 @@ fn take(now: u64) {
         false => end + pause,
     };
     DUE.store(next, Ordering::Release);
-}
-
-/// Calls `look`, and leaves the C library's `errno`, which no allocation may change.
-fn keeping_errno<T>(look: impl FnOnce() -> T) -> T {
-    // SAFETY: this thread's.
-    let before = unsafe { *libc::__errno_location() };
-    let found = look();
-    // SAFETY: as above.
-    unsafe { *libc::__errno_location() = before };
-    found
 }
 
 /// A clock of the system.
@@ -271,27 +281,36 @@ fn now_look(least: usize) {
     }
 }
 
-/// Pages of a block that were written, or where it is small read. Its first page is one of them, as the allocator writes
-/// there; its last is where all between are, as a neighbour may have written there.
+/// Pages of a block that are there; those alone that were written, where a look has opened the `pagemap`. Its first page
+/// is one of them, as the allocator writes there; its last is where all between are, as a neighbour may have written there.
 fn resident(address: usize, size: usize, pagemap: Option<&Pagemap>) -> Option<usize> {
     let (start, end) = ((address & !0xfff) + 0x1000, (address + size) & !0xfff);
-    let pages = between(start, end, size >= EXACT_BYTES, pagemap)?;
+    let exact = pagemap.filter(|_| size >= EXACT_BYTES);
+    let pages = match exact {
+        Some(pagemap) => pagemap.own(start, end, &mut [0; 96])? as usize,
+        None => present(start, end)?,
+    };
     Some(match pages << 12 == end - start {
         true => pages + 2,
         false => pages + 1,
     })
 }
 
-/// Pages from `start` to `end` that are there, or exactly those that were written.
-fn between(start: usize, end: usize, exactly: bool, pagemap: Option<&Pagemap>) -> Option<usize> {
-    if exactly {
-        let count = |pagemap: &Pagemap| pagemap.own(start, end, &mut [0; 96]);
-        let pages = pagemap.map_or_else(|| keeping_errno(|| count(&Pagemap::open()?)), count);
-        return pages.map(|pages| pages as usize);
+/// Pages from `start` to `end` that are there.
+fn present(start: usize, end: usize) -> Option<usize> {
+    let mut pages = 0;
+    let mut at = start;
+    while at < end {
+        let mut present = [0_u8; 4096];
+        let bytes = (end - at).min(present.len() << 12);
+        // SAFETY: addresses to ask about, and a byte for each page.
+        let result = unsafe { libc::mincore(at as *mut _, bytes, present.as_mut_ptr()) };
+        if result != 0 {
+            return None;
+        }
+        let asked = &present[..bytes >> 12];
+        pages += asked.iter().filter(|&&page| page & 1 != 0).count();
+        at += bytes;
     }
-    let mut present = [0_u8; EXACT_BYTES >> 12];
-    let present = present.get_mut(..(end - start) >> 12)?;
-    // SAFETY: addresses to ask about, and a byte for each page.
-    let result = unsafe { libc::mincore(start as *mut _, end - start, present.as_mut_ptr()) };
-    (result == 0).then(|| present.iter().filter(|&&page| page & 1 != 0).count())
+    Some(pages)
 }

@@ -30,6 +30,7 @@ pub mod pages;
     reason = "files of the system are read without a standard library"
 )]
 pub mod resident;
+pub mod steady;
 pub mod varint;
 
 #[cfg(feature = "std")]

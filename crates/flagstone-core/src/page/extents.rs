@@ -20,17 +20,17 @@ pub struct Extents<P: Platform> {
     world: PhantomData<P>,
 }
 
-impl<P: Platform> Extents<P> {
-    /// None yet.
-    #[must_use]
-    pub fn new() -> Self {
+impl<P: Platform> Default for Extents<P> {
+    fn default() -> Self {
         Self {
             all: [Extent::NONE; EXTENTS],
             len: 0,
             world: PhantomData,
         }
     }
+}
 
+impl<P: Platform> Extents<P> {
     /// Adds one.
     ///
     /// # Safety

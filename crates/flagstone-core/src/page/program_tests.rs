@@ -214,7 +214,10 @@ impl Run {
                 let Some(live) = self.take(which) else { return };
                 let holes = holes & (u32::MAX >> (32 - live.pages.min(32)));
                 // SAFETY: the program's own pages, which it stamps anew or frees.
-                unsafe { self.pages.punch_holes(live.pfn, holes, &mut Extents::new()) };
+                unsafe {
+                    self.pages
+                        .punch_holes(live.pfn, holes, &mut Extents::default())
+                };
                 if then_free {
                     // SAFETY: the program's own block, freed once, its holes as they were made.
                     unsafe {

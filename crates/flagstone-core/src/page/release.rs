@@ -244,7 +244,7 @@ impl Round {
     /// the largest order in one call.
     fn decommit_descriptors<P: Platform>(&mut self, map: &Memmap) {
         let whole = Order::MAX.pages().0 as u32;
-        let mut extents = Extents::<P>::new();
+        let mut extents = Extents::<P>::default();
         self.each_stretch(
             |pages| pages == whole,
             |first, pages| {
@@ -280,7 +280,7 @@ impl Round {
 
     /// Gives the blocks' memory back, neighbours in one call.
     fn decommit<P: Platform>(&mut self, map: &Memmap) {
-        let mut extents = Extents::<P>::new();
+        let mut extents = Extents::<P>::default();
         self.each_stretch(
             |_| true,
             |first, pages| {

@@ -66,7 +66,7 @@ impl<P: Engines> Part<'_, P> {
         while left > 0 {
             let mut batch = [Pfn::NONE; BATCH];
             let found = self.unlink_some(&mut batch[..left.min(BATCH)]);
-            let mut extents = Extents::new();
+            let mut extents = Extents::default();
             for &pfn in &batch[..found] {
                 // SAFETY: slabs of this list are live slabs of the cache; we isolated it.
                 unsafe { Slab::at(self.slabs, self.cache, pfn) }.sweep(&mut extents);
