@@ -48,11 +48,11 @@ fn a_signal_handler_that_allocates_does_not_disturb_the_code_it_interrupts() {
 }
 
 /// Also without restartable sequences and in little address space: each has its own slow paths.
-fn says_ok_everywhere(source: &str) {
+pub(crate) fn says_ok_everywhere(source: &str) {
     says_ok_everywhere_with(source, "");
 }
 
-fn says_ok_everywhere_with(source: &str, arguments: &str) {
+pub(crate) fn says_ok_everywhere_with(source: &str, arguments: &str) {
     let program = compile(SCRATCH, source);
     for tunables in ["", "glibc.pthread.rseq=0"] {
         for limit in ["", "ulimit -v 1000000;"] {

@@ -5,6 +5,7 @@ mod conditions;
 mod confined;
 mod drift;
 mod footprint;
+mod hostile;
 mod languages;
 mod launcher;
 mod lifecycle;

@@ -155,11 +155,9 @@ fn make_classes<P: Engines>(
         gate.set_stride(id.index(), geometry.size(), geometry.slab_bytes(), draw);
         below = class;
     }
-    if below == 0 {
-        Err(OutOfMemory)
-    } else {
-        Ok(below)
-    }
+    Some(below)
+        .filter(|&largest| largest > 0)
+        .ok_or(OutOfMemory)
 }
 
 /// Room for the name of a class's cache.

@@ -240,9 +240,3 @@ impl HugeTable {
         self.own_bytes().next_power_of_two().max(page)
     }
 }
-
-impl Default for HugeTable {
-    fn default() -> Self {
-        Self::new()
-    }
-}

@@ -6,23 +6,16 @@
 //!          all ones: held for ever, by a thread that this child of a fork does not have
 //! ```
 //!
-//! The word names the holder so that a signal handler which interrupts the holder and wants the
-//! same lock learns it (`Reentered`) instead of waiting for itself: callers then take a route
-//! that needs no lock. Waiting is the platform's: real threads spin, yield, then sleep; virtual
-//! CPUs queue in virtual time.
+//! A signal handler that interrupts the holder and wants the same lock gets `Reentered`, and takes a
+//! route without it. How to wait is the platform's.
 //!
-//! Order: a thread takes locks only in ascending [`LockKind`] (`lock.ascending`), so waiting never
-//! goes round in a circle. A signal handler on top of a holder breaks the order: two of them may
-//! wait for what the other's thread holds. Whoever would yield next therefore asks first
-//! whether it stands on top of a holder ([`Platform::holds_from`], one word of the thread's that
-//! counts what it holds: `held.rs`), and if so gets `Reentered` too.
-//! Every such circle has a waiter of that kind, so it ends.
+//! A thread takes locks in ascending [`LockKind`] only (`lock.ascending`), so no circle of waiters
+//! closes. A handler on top of a holder breaks that order. Before it yields it asks whether it is one
+//! ([`Platform::holds_from`], `held.rs`), and gets `Reentered` too: every circle has such a waiter.
 //!
-//! A fork takes every lock, so that the child finds all structures whole. What the forking thread
-//! holds already (it forks in a signal handler on top of a holder) stays its own: the handler
-//! returns into the holder's section, in the parent and in the child. Such a thread may be part of
-//! a circle as well, so it waits for a bounded time only; others give way, and begin again. A
-//! lock that was not to be had is out of reach in the child: whoever wants it there gets `Reentered`.
+//! A fork takes every lock, so that the child finds all structures whole. What the forking thread holds
+//! itself (it forks in a handler) stays with the frame below, in both processes. It waits for a bounded
+//! time; a lock that it could not get is out of reach in the child.
 //!
 //! Invariants
 //! - `lock.named`: a non-zero word is the token of the one thread that holds the lock. Tokens have

@@ -188,6 +188,7 @@ impl<'a, P: Platform> Links<'a, P> {
     }
 
     /// The free object behind `index`, or [`NO_OBJECT`]; `None` if `index` carries no valid link.
+    #[inline]
     #[must_use]
     pub fn peek(&self, index: u32) -> Option<u32> {
         let next = if self.is_outside() {
@@ -204,26 +205,12 @@ impl<'a, P: Platform> Links<'a, P> {
     #[inline]
     #[must_use]
     pub fn next(&self, index: u32) -> u32 {
-        let next = if self.is_outside() {
-            let next = self.outside(index);
-            if next == ALLOCATED {
-                self.damaged(index)
-            } else {
-                u32::from(next)
-            }
-        } else {
+        if !self.is_outside() {
             P::touch(Line::Object, self.object(index).as_ptr(), Access::Read);
-            let word = self.inside(index).load(Relaxed);
-            if word & !0xFFFF == self.seal(index) {
-                (word & 0xFFFF) as u32
-            } else {
-                self.damaged(index)
-            }
-        };
-        if next != NO_OBJECT && next >= self.geometry.objects() {
-            self.damaged(index)
-        } else {
-            next
+        }
+        match self.peek(index) {
+            Some(next) => next,
+            None => self.damaged(index),
         }
     }
 

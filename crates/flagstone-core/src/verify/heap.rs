@@ -46,9 +46,5 @@ fn are_apart(one: &HugeBlock, other: &HugeBlock) -> bool {
 }
 
 fn holds(good: bool, rule: &'static str, address: usize) -> Result<(), BrokenHeap> {
-    if good {
-        Ok(())
-    } else {
-        Err(BrokenHeap { rule, address })
-    }
+    good.then_some(()).ok_or(BrokenHeap { rule, address })
 }

@@ -27,11 +27,7 @@ pub struct Broken {
 type Checked = Result<(), Broken>;
 
 fn ensure(holds: bool, rule: &'static str, pfn: Pfn) -> Checked {
-    if holds {
-        Ok(())
-    } else {
-        Err(Broken { rule, pfn })
-    }
+    holds.then_some(()).ok_or(Broken { rule, pfn })
 }
 
 /// What a walk over one zone found.
