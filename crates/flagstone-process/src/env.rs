@@ -253,10 +253,11 @@ fn apply(policy: &mut Policy, source: &str, key: &str, value: &str) {
             if let Err(error) = policy.set(key, plain_number(value, &mut digits)) {
                 let keys = KEYS.iter().map(|(name, _)| *name).chain(GENERAL);
                 match nearest(key, keys).filter(|_| error.problem == SetProblem::UnknownKey) {
-                    Some(near) => {
-                        let why = format_args!("unknown setting '{key}'; did you mean '{near}'?");
-                        complain(source, key, &why);
-                    }
+                    Some(near) => complain(
+                        source,
+                        key,
+                        &format_args!("unknown setting '{key}'; did you mean '{near}'?"),
+                    ),
                     None => complain(source, key, &error),
                 }
             }
