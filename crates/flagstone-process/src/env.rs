@@ -256,7 +256,7 @@ fn apply(policy: &mut Policy, source: &str, key: &str, value: &str) {
                     Some(near) => complain(
                         source,
                         key,
-                        &format_args!("unknown setting '{key}'; did you mean '{near}'?"),
+                        &format_args!("unknown setting '{key}' (did you mean '{near}'?)"),
                     ),
                     None => complain(source, key, &error),
                 }
