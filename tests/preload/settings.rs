@@ -27,6 +27,17 @@ fn an_unknown_option_or_bad_value_is_one_line_and_the_default() {
             "1",
             "FLAGSTONE_NONSENSE: unknown setting",
         ),
+        (
+            "FLAGSTONE_SHEAF_CAPACTY",
+            "8",
+            "did you mean 'sheaf_capacity'?",
+        ),
+        ("FLAGSTONE_LIMTI", "64M", "did you mean 'limit'?"),
+        (
+            "FLAGSTONE_CONF",
+            "min_partail:1",
+            "did you mean 'min_partial'?",
+        ),
         ("FLAGSTONE_SHEAF_CAPACITY", "many", "must be a whole number"),
         (
             "FLAGSTONE_POLICY",

@@ -63,7 +63,7 @@ const VARIABLES: &[(&str, &str, &str)] = &[
     ),
     (
         "FLAGSTONE_PROFILE_INTERVAL",
-        "bytes, 4K to 1024G",
+        "bytes, 4K to 1T",
         "mean bytes between those samples; 512K",
     ),
 ];
@@ -140,7 +140,7 @@ pub fn document() -> String {
          The library reads its options from the environment, in this order, so that the most\n\
          specific wins: `FLAGSTONE_POLICY`, `FLAGSTONE_CONF`, then one variable per key.\n\
          `flagstone run --policy P --set key=value` sets the same things. Values are whole numbers\n\
-         and may end in K, M or G. An unknown option or a bad value is one line on stderr and\n\
+         and may end in K, M, G or T. An unknown option or a bad value is one line on stderr and\n\
          leaves the default. Nothing is read where the program runs with more rights than its\n\
          caller (AT_SECURE: setuid programs, file capabilities).\n\n\
          ```sh\n\

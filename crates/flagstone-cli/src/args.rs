@@ -53,7 +53,7 @@ pub struct Policies {
     /// Policy; repeat it, or separate by commas, to compare [default: flagstone]
     #[arg(long, value_name = "P", value_delimiter = ',')]
     pub policy: Vec<String>,
-    /// Set a knob on every policy, as in `slab_max_order=4`; a size may end in K, M or G
+    /// Set a knob on every policy, as in `slab_max_order=4`; a size may end in K, M, G or T
     #[arg(long, value_name = "K=V")]
     pub set: Vec<String>,
 }

@@ -55,6 +55,12 @@ fn own_peak_and_childrens_peak_are_told_apart() {
         shown.contains("run --all"),
         "it says how to see them: {shown}"
     );
+    let answer = document["answer"]["text"].as_str().expect("an answer");
+    assert!(
+        answer.starts_with("The largest process was a child (python3"),
+        "{answer}"
+    );
+    assert_eq!(document["try"][0]["rule"], "every-process");
 }
 
 #[test]
@@ -248,6 +254,8 @@ fn a_document_on_standard_output_is_there_alone() {
 fn the_answer_comes_first_and_its_figures_add_up() {
     let (output, document) = document(&["sh", "-c", "true"]);
     let shown = text(&output.stderr);
+    // Sentences are broken over lines.
+    let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
     let at = |what: &str| {
         shown
             .find(what)

@@ -38,6 +38,15 @@ fn misspelt_words_are_one_line_that_says_what_was_meant() {
             &["run", "--set", "barn_bytes_max=8MB", "--", "true"],
             "8K, 8M or 8G",
         ),
+        (
+            &["record", "--under", "glibcc", "--", "true"],
+            "did you mean 'glibc'?",
+        ),
+        (&["metrics", "--listen", "9464"], "such as 127.0.0.1:9464"),
+        (
+            &["check", "4194999"],
+            "check: process 4194999: there is none",
+        ),
     ] {
         let output = flagstone(arguments);
         let line = String::from_utf8(output.stderr).unwrap();

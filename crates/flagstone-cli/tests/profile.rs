@@ -362,3 +362,122 @@ fn a_program_whose_profile_cannot_be_written_goes_on_and_says_so_in_a_line() {
     let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
     assert_eq!(left.len(), 1, "no part of a file stays: {left:?}");
 }
+
+#[test]
+fn the_largest_interval_is_written_as_the_help_writes_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("heap.pb.gz");
+    let name = file.to_str().unwrap();
+    for most in ["1T", "1024G"] {
+        let words = [
+            "run",
+            "--profile",
+            name,
+            "--profile-interval",
+            most,
+            "--",
+            "sh",
+            "-c",
+            "true",
+        ];
+        let output = flagstone(&words);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    }
+    let output = flagstone(&[
+        "run",
+        "--profile",
+        name,
+        "--profile-interval",
+        "2T",
+        "--",
+        "true",
+    ]);
+    let said = text(&output.stderr);
+    assert!(said.contains("from 4K to 1T"), "{said}");
+    for (given, complains) in [("1T", false), ("2T", true)] {
+        let output = Command::new("sh")
+            .args(["-c", "true"])
+            .env("LD_PRELOAD", flagstone_library())
+            .env("FLAGSTONE_PROFILE", folder.path().join("heap.raw"))
+            .env("FLAGSTONE_PROFILE_INTERVAL", given)
+            .output()
+            .unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(
+            said.contains("not from 4K to 1T"),
+            complains,
+            "{given}: {said}"
+        );
+    }
+}
+
+#[test]
+fn a_full_disk_costs_the_profile_and_not_the_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = folder.path().display();
+    // A mount of its own for this shell, filled; it goes with it.
+    let full = format!(
+        "mount -t tmpfs -o size=64k none {disk} && {{ dd if=/dev/zero of={disk}/rest 2>/dev/null; true; }}"
+    );
+    let within = |line: &str| {
+        Command::new("unshare")
+            .args(["-m", "sh", "-c", &format!("{full} && {{ {line}; }}")])
+            .env_remove("LD_PRELOAD")
+            .output()
+    };
+    if !within("true").is_ok_and(|output| output.status.success()) {
+        skip("unshare and mount need root: a full disk was not tried");
+        return;
+    }
+    let library = flagstone_library();
+    let program = format!(
+        "LD_PRELOAD='{library}' FLAGSTONE_PROFILE={disk}/heap.raw sh -c 'echo mine'; ls {disk}"
+    );
+    let output = within(&program).unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(
+        text(&output.stdout),
+        "mine\nrest\n",
+        "no part of a file stays"
+    );
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(
+        said.contains("heap.raw: no space left; no profile is left"),
+        "{said}"
+    );
+    // The command's own file.
+    let command = env!("CARGO_BIN_EXE_flagstone");
+    let run = format!("'{command}' run --quiet --profile {disk}/heap.pb.gz -- sh -c 'echo mine'");
+    let output = within(&run).unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.contains("No space left on device"), "{said}");
+}
+
+#[test]
+fn a_profile_replaces_a_file_and_goes_into_a_pipe_which_stays_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let library = flagstone_library();
+    let script = format!(
+        "cd '{}' && echo old > heap.raw && mkfifo pipe && {{ cat pipe > copy & \
+         for file in heap.raw pipe; do FLAGSTONE_PROFILE=$file LD_PRELOAD='{library}' sh -c :; done; wait; \
+         test -p pipe && ls; }}",
+        folder.path().display()
+    );
+    let mut shell = Command::new("sh");
+    let output = shell
+        .args(["-c", &script])
+        .env_remove("LD_PRELOAD")
+        .output();
+    let output = output.unwrap();
+    let said = text(&output.stderr);
+    assert_eq!((output.status.code(), said.as_str()), (Some(0), ""));
+    assert_eq!(text(&output.stdout), "copy\nheap.raw\npipe\n");
+    for name in ["heap.raw", "copy"] {
+        let bytes = std::fs::read(folder.path().join(name)).unwrap();
+        assert!(bytes.starts_with(b"\x7ffsprof"), "{name}");
+        let shown = flagstone(&["profile", folder.path().join(name).to_str().unwrap()]);
+        assert!(shown.status.success(), "{}", text(&shown.stderr));
+    }
+}

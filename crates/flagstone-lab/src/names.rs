@@ -159,7 +159,7 @@ pub fn kernel_of(machine: &str) -> Option<&'static str> {
     preset_before(&format!("linux-{version}"))
 }
 
-/// A number of bytes with a suffix K, M or G as plain digits; anything else as it is, for the policy
+/// A number of bytes with a suffix K, M, G or T as plain digits; anything else as it is, for the policy
 /// to refuse.
 #[must_use]
 pub fn plain_size(value: &str) -> String {
@@ -167,6 +167,7 @@ pub fn plain_size(value: &str) -> String {
         Some(b'k' | b'K') => 10,
         Some(b'm' | b'M') => 20,
         Some(b'g' | b'G') => 30,
+        Some(b't' | b'T') => 40,
         _ => return value.to_owned(),
     };
     let number = value[..value.len() - 1].parse::<u64>().ok();

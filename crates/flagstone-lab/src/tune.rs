@@ -35,7 +35,7 @@ pub struct Knob {
 const WIDE: u64 = 8;
 
 impl Knob {
-    /// `KEY=LO..HI`; sizes may end in K, M or G.
+    /// `KEY=LO..HI`; sizes may end in K, M, G or T.
     ///
     /// # Errors
     /// One line that says what is wrong and what was probably meant.

@@ -1,6 +1,6 @@
 //! Numbers as people write them: 64K, 3us, 1e3.
 
-/// Bytes: a whole number, with K, M or G if it is large.
+/// Bytes: a whole number, with K, M, G or T if it is large.
 ///
 /// # Errors
 /// One line that says what works.

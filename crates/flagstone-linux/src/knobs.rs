@@ -57,16 +57,13 @@ pub const OF_HEAP: [Knob; 11] = [
     read("caches"),
     read("page_size"),
     read("rseq"),
-    both("profile", "off, or 4K to 1024G bytes between samples"),
+    both("profile", "off, or 4K to 1T bytes between samples"),
     both(
         "limit",
         "off, or 1M and more bytes, which the heap may hold",
     ),
     both("pressure", "off or on: give back where memory is short"),
-    both(
-        "retain_bytes_min",
-        "0 to 1024G bytes that may always be free",
-    ),
+    both("retain_bytes_min", "0 to 1T bytes that may always be free"),
     both(
         "retain_share",
         "0 to 1024: one part in so many of the bytes in use may be free; 0: none",

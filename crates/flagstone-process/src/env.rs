@@ -12,23 +12,37 @@
 //!   FLAGSTONE_SHOW_STATS=1                     malloc_stats() at exit
 //! ```
 //!
-//! Read in this order, so that the most specific wins. Values may end in K, M or G. An unknown
+//! Read in this order, so that the most specific wins. Values may end in K, M, G or T. An unknown
 //! option or a bad value is one line on standard error and leaves the default. Nothing is read
 //! where the program runs with more rights than its caller (AT_SECURE).
 
 use crate::limit;
 use crate::line::Line;
+use crate::nearest::nearest;
 use crate::profile::{MEAN_MAX, MEAN_MIN};
 use core::ffi::{CStr, c_char};
 use core::fmt::Write;
 use core::sync::atomic::{AtomicBool, Ordering};
-use flagstone_core::policy::Policy;
+use flagstone_core::policy::{KEYS, Policy, SetProblem};
 
 /// What every variable of ours starts with.
 const PREFIX: &str = "FLAGSTONE_";
 /// Variables that other parts read: `flagstone run`, `record` and `bench`, the build, tests.
 const FOREIGN: [&str; 7] = [
     "RUN_", "RECORD", "PROFILE", "LIB", "PEERS", "TESTS_", "SEEDS",
+];
+/// Names of options that are no keys of a policy.
+const GENERAL: [&str; 10] = [
+    "conf",
+    "huge_pages",
+    "limit",
+    "names",
+    "policy",
+    "pressure",
+    "profile",
+    "profile_interval",
+    "show_stats",
+    "verbose",
 ];
 /// Longest option name or converted value, in bytes.
 const WORD: usize = 64;
@@ -237,7 +251,15 @@ fn apply(policy: &mut Policy, source: &str, key: &str, value: &str) {
         _ => {
             let mut digits = Line::new();
             if let Err(error) = policy.set(key, plain_number(value, &mut digits)) {
-                complain(source, key, &error);
+                let keys = KEYS.iter().map(|(name, _)| *name).chain(GENERAL);
+                match nearest(key, keys).filter(|_| error.problem == SetProblem::UnknownKey) {
+                    Some(near) => complain(
+                        source,
+                        key,
+                        &format_args!("unknown setting '{key}' (did you mean '{near}'?)"),
+                    ),
+                    None => complain(source, key, &error),
+                }
             }
         }
     }
@@ -249,6 +271,7 @@ fn plain_number<'a>(value: &'a str, digits: &'a mut Line) -> &'a str {
         Some(b'k' | b'K') => 10,
         Some(b'm' | b'M') => 20,
         Some(b'g' | b'G') => 30,
+        Some(b't' | b'T') => 40,
         _ => return value,
     };
     let number = value[..value.len() - 1].parse::<u64>();

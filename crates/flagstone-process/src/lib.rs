@@ -5,7 +5,7 @@
 //!   beacon   by which another process finds this heap
 //!   control  what a running process is told from outside
 //!   init     the one static heap, built at the first call that needs it
-//!   env      FLAGSTONE_<OPTION>, FLAGSTONE_CONF → Policy
+//!   env      FLAGSTONE_<OPTION>, FLAGSTONE_CONF → Policy      nearest  "did you mean"
 //!   knobs    figures and knobs by name
 //!   limit    what the heap may hold, and what happens there
 //!   pressure memory pressure answered by giving back
@@ -33,6 +33,7 @@ mod init;
 pub mod knobs;
 pub mod limit;
 pub mod line;
+mod nearest;
 pub mod objects;
 pub mod pressure;
 pub mod profile;

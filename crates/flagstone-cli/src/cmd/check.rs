@@ -4,6 +4,7 @@
 //! library preloaded, and has been served if it left a report and did not become another program afterwards.
 
 use super::run::child::await_end;
+use super::run::last::Last;
 use super::run::program::{self, Refusal};
 use crate::exit::{Failure, Outcome};
 use crate::preload;
@@ -52,7 +53,7 @@ struct Finding {
 /// A usage failure for a process that cannot be looked at and a command that cannot be run.
 pub fn run(args: &Args) -> Outcome {
     let finding = match args.pid {
-        Some(pid) => of_process(pid).map_err(Failure::Usage)?,
+        Some(pid) => of_process(pid).map_err(|why| Failure::Usage(format!("check: {why}")))?,
         None => of_command(&args.command)?,
     };
     if args.json {
@@ -234,14 +235,10 @@ fn of_command(command: &[OsString]) -> Result<Finding, Failure> {
     let program = match program::find(&command[0]) {
         Ok(program) => program,
         Err(Refusal::Code(_, line)) => {
-            return Err(Failure::Usage(line.replacen("run: ", "check: ", 1)));
+            return Err(Failure::Usage(format!("check: {line}")));
         }
         Err(Refusal::Usage(line)) => {
-            return Ok(finding(
-                None,
-                Err(line.replacen("run: ", "", 1)),
-                Vec::new(),
-            ));
+            return Ok(finding(None, Err(line), Vec::new()));
         }
     };
     let library = preload::library_path(&preload::PRODUCT)?;
@@ -258,17 +255,21 @@ fn of_command(command: &[OsString]) -> Result<Finding, Failure> {
     let failed = |error| Failure::Usage(format!("check: {}: {error}", shown()));
     let mut child = child.spawn().map_err(failed)?;
     let pid = child.id();
-    let last = last_name(pid);
+    let last = last_of(pid);
     let status = child.wait().map_err(failed)?;
     let report = fs::read(folder.path().join(format!("{pid}.json"))).ok();
     let verdict = match report.map(|bytes| serde_json::from_slice::<Report>(&bytes)) {
         Some(Ok(report))
-            if !report.at_exit && last.as_ref().is_some_and(|name| *name != report.program) =>
+            if !report.at_exit
+                && last
+                    .as_ref()
+                    .is_some_and(|last| last.name != report.program) =>
         {
+            let last = last.map(|last| (last.why(&library), last.name));
+            let (why, name) = last.unwrap_or_default();
             Err(format!(
-                "{} had the library and then became {}, which has not: LD_PRELOAD was overwritten or cleared on the way",
-                report.program,
-                last.unwrap_or_default()
+                "{} had the library and then became {name}, which has not: {why}",
+                report.program
             ))
         }
         Some(_) => Ok(format!(
@@ -293,9 +294,8 @@ struct Report {
     at_exit: bool,
 }
 
-/// Waits for the end of a child, which stays one: the name of the last program that it was.
-fn last_name(pid: u32) -> Option<String> {
+/// Waits for the end of a child, which stays one: the last program that it was.
+fn last_of(pid: u32) -> Option<Last> {
     await_end(pid as i32).ok()?;
-    let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
-    Some(name.trim_end().to_owned())
+    Last::of(pid)
 }

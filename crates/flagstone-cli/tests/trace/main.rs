@@ -346,7 +346,7 @@ fn wrong_calls_are_one_line() {
             vec!["record", "-o", "/nowhere/x.fst", "--", "true"],
             "/nowhere/x.fst",
         ),
-        (vec!["record", "--max-size", "7T", "--", "true"], "64M"),
+        (vec!["record", "--max-size", "7P", "--", "true"], "64M"),
         (vec!["replay", "/nowhere.fst"], "/nowhere.fst"),
     ] {
         let output = flagstone(&words);

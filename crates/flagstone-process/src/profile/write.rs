@@ -4,7 +4,8 @@
 //!   head, its sections' places in the file │ stacks │ frames │ live samples │ marks │ /proc/self/maps
 //! ```
 //!
-//! Written beside its place and then put there, so that a file is whole or as it was. Nothing is written where nothing was
+//! Written beside its place and then put there, so that a file is whole or as it was; a device or a pipe is written to where it is.
+//! Nothing is written where nothing was
 //! sampled in a child, where the process is not the one that began (the child of a `vfork`), or beside a filter;
 //! a program that confines itself leaves the profile up to then.
 
@@ -113,30 +114,57 @@ fn write(is_last: bool) {
         OUTPUT.process.load(Relaxed),
         OUTPUT.is_child.load(Relaxed),
     );
-    let mut beside = name.clone();
-    beside.push(b".new");
-    let error = match create(&beside) {
-        Err(error) => error,
-        Ok(fd) => {
-            let mut file = File {
-                fd,
-                at: 0,
-                error: 0,
+    let error = match kind(&name) {
+        libc::S_IFDIR => libc::EISDIR,
+        0 | libc::S_IFREG => {
+            let mut beside = name.clone();
+            beside.push(b".new");
+            let error = match fill(&beside, area, is_last) {
+                0 => put(&beside, &name),
+                error => error,
             };
-            tables(&mut file, area, is_last);
-            sys::close(fd);
-            if file.error == 0 {
-                rename(&beside, &name)
-            } else {
-                file.error
+            if error != 0 {
+                unlink(&beside);
             }
+            error
         }
+        _ => fill(&name, area, is_last),
     };
     if error != 0 {
-        unlink(&beside);
         complain(&name, error);
     }
     OUTPUT.busy.store(false, Release);
+}
+
+/// Writes everything to a file; the error, or 0.
+fn fill(name: &Name, area: &Area, is_last: bool) -> i32 {
+    let fd = match create(name) {
+        Ok(fd) => fd,
+        Err(error) => return error,
+    };
+    let mut file = File {
+        fd,
+        at: 0,
+        error: 0,
+    };
+    tables(&mut file, area, is_last);
+    sys::close(fd);
+    file.error
+}
+
+/// Gives a whole file its name. One that has the name already is exchanged for it and then removed: ext4 first writes to the
+/// disk what replaces a file by `rename` (0.13 ms; this way 0.04).
+fn put(beside: &Name, name: &Name) -> i32 {
+    let error = rename(beside, name, libc::RENAME_NOREPLACE);
+    if error == libc::EEXIST && rename(beside, name, libc::RENAME_EXCHANGE) == 0 {
+        unlink(beside);
+        return 0;
+    }
+    match error {
+        0 => 0,
+        // Not every file system knows the ways above.
+        _ => rename(beside, name, 0),
+    }
 }
 
 /// Writes everything; an error stays in `file`.
@@ -204,7 +232,7 @@ fn tables(file: &mut File, area: &Area, is_last: bool) {
     for (_, bytes) in parts {
         file.write(bytes);
     }
-    copy_maps(file);
+    copy_maps(file, word(&head.samples) != 0);
 }
 
 /// The bytes of a table's used part. Others may write there meanwhile: then the file has what was there at some
@@ -220,17 +248,19 @@ fn words_of(words: &[u64]) -> &[u8] {
     unsafe { core::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words)) }
 }
 
-fn copy_maps(file: &mut File) {
+/// What was mapped where; without a sample, which has no address to name, only the beginning: it says what program it was.
+fn copy_maps(file: &mut File, is_whole: bool) {
     let Some(fd) = sys::open(b"/proc/self/maps\0") else {
         return;
     };
     let mut text = [0; TEXT_BYTES];
+    let text = &mut text[..if is_whole { TEXT_BYTES } else { NAME_BYTES }];
     loop {
-        let got = sys::read(fd, &mut text);
-        if got == 0 || file.error != 0 {
+        let got = sys::read(fd, text);
+        file.write(&text[..got]);
+        if got == 0 || file.error != 0 || !is_whole {
             break;
         }
-        file.write(&text[..got]);
     }
     sys::close(fd);
 }
@@ -345,8 +375,18 @@ fn create(name: &Name) -> Result<i32, i32> {
     }
 }
 
-fn rename(from: &Name, to: &Name) -> i32 {
-    let arguments = [HERE, from.address(), HERE, to.address(), 0, 0];
+/// What has that name: a kind of `st_mode`, or 0 for nothing.
+fn kind(name: &Name) -> u32 {
+    let mut found = core::mem::MaybeUninit::<libc::stat>::zeroed();
+    let place = found.as_mut_ptr().expose_provenance();
+    // SAFETY: a zero-terminated string, and the kernel writes at most one `stat`.
+    unsafe { sys::call(libc::SYS_newfstatat, [HERE, name.address(), place, 0, 0, 0]) };
+    // SAFETY: all zeroes are a `stat` too.
+    unsafe { found.assume_init() }.st_mode & libc::S_IFMT
+}
+
+fn rename(from: &Name, to: &Name, how: u32) -> i32 {
+    let arguments = [HERE, from.address(), HERE, to.address(), how as usize, 0];
     // SAFETY: zero-terminated strings that live during the call.
     -unsafe { sys::call(libc::SYS_renameat2, arguments) } as i32
 }

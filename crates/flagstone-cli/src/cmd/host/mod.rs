@@ -35,13 +35,11 @@ use std::process::ExitCode;
 /// Reads /proc/slabinfo, /sys/kernel/slab, /proc/zoneinfo, /proc/buddyinfo and the CPU topology.
 /// Advice is printed with its gain and cost; nothing is changed unless --apply names a change.
 /// Without root most slab files are unreadable; the answer then says what it lacks.
-///
-/// Examples:
-///   sudo flagstone host
-///   sudo flagstone host --capture web7.tar      (copy what it reads, for another machine)
-///   flagstone host --root web7.tar --policy linux-7.0 --policy linux-6.5+order4
 #[derive(clap::Args)]
-#[command(verbatim_doc_comment)]
+#[command(after_help = "Examples:
+  sudo flagstone host
+  sudo flagstone host --capture web7.tar      (copy what it reads, for another machine)
+  flagstone host --root web7.tar --policy linux-7.0 --policy linux-6.5+order4")]
 pub struct Args {
     /// Read a captured tree: a directory that holds proc and sys, or a tar file from
     /// --capture, plain or compressed by zstd

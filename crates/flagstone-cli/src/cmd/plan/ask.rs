@@ -57,19 +57,9 @@ fn usage(line: impl std::fmt::Display) -> Failure {
     Failure::Usage(format!("plan: {line}"))
 }
 
-/// A whole number with an optional K, M or G suffix.
+/// A whole number with an optional K, M, G or T suffix.
 fn number(option: &str, text: &str) -> Result<u64, Failure> {
-    let (digits, shift) = match text.char_indices().last() {
-        Some((at, 'k' | 'K')) => (&text[..at], 10),
-        Some((at, 'm' | 'M')) => (&text[..at], 20),
-        Some((at, 'g' | 'G')) => (&text[..at], 30),
-        _ => (text, 0),
-    };
-    let value = digits
-        .parse::<u64>()
-        .ok()
-        .and_then(|value| value.checked_mul(1 << shift));
-    value.ok_or_else(|| {
+    suggest::bytes(text).ok_or_else(|| {
         usage(format_args!(
             "{option} {text}: not a whole number; 256, 4096, 64K, 8M and 1G are"
         ))

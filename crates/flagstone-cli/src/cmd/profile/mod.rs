@@ -18,7 +18,7 @@ mod view;
 
 use crate::args::JsonBeside;
 use crate::exit::{Failure, Outcome};
-use crate::outfile;
+use crate::{outfile, suggest};
 pub use folded::Of;
 use raw::Raw;
 use sites::Sites;
@@ -162,11 +162,17 @@ pub fn variables(folder: &Path, interval: Option<u64>) -> Vec<(&'static str, std
     variables
 }
 
-/// What a command and its children left in `folder`, as one file, and shown: the command's own process first.
+/// What a command and its children left in `folder`, as one file, and shown: the command's own process first. `unserved` is why
+/// its last program may have left nothing.
 ///
 /// # Errors
 /// A usage failure: nothing was left, or the file cannot be written.
-pub fn of_run(folder: &Path, process: i32, file: &Path, is_quiet: bool) -> Result<(), Failure> {
+pub fn of_run(
+    (folder, process): (&Path, i32),
+    file: &Path,
+    is_quiet: bool,
+    unserved: Option<&str>,
+) -> Result<(), Failure> {
     let mut all = Vec::new();
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let bytes = std::fs::read(entry.path()).unwrap_or_default();
@@ -178,9 +184,8 @@ pub fn of_run(folder: &Path, process: i32, file: &Path, is_quiet: bool) -> Resul
     }
     all.sort_by_key(|sites| (sites.raw.process != process as u64, sites.raw.process));
     if all.is_empty() {
-        eprintln!(
-            "flagstone: run: --profile: the command left no profile: it was killed, or confined itself before it allocated"
-        );
+        let why = unserved.unwrap_or("it was killed, or confined itself before it allocated");
+        eprintln!("flagstone: run: --profile: the command left no profile: {why}");
         return Ok(());
     }
     write(&mut all, "run: --profile", Some(file))?;
@@ -213,19 +218,11 @@ fn wrong_time() -> String {
 
 /// A number of bytes such as `512K`.
 pub fn interval(text: &str) -> Result<u64, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let shift = match text[digits.len()..].to_ascii_uppercase().as_str() {
-        "" => 0,
-        "K" => 10,
-        "M" => 20,
-        "G" => 30,
-        _ => return Err("a number of bytes that may end in K, M or G".to_owned()),
-    };
-    let number = digits.parse::<u64>().ok();
-    let bytes = number.and_then(|number| number.checked_mul(1 << shift));
-    bytes
-        .filter(|bytes| (4 << 10..=1 << 40).contains(bytes))
-        .ok_or_else(|| "from 4K to 1024G bytes".to_owned())
+    let bytes = suggest::bytes(text).ok_or("a number of bytes that may end in K, M, G or T")?;
+    match (4 << 10..=1 << 40).contains(&bytes) {
+        true => Ok(bytes),
+        false => Err("from 4K to 1T bytes".to_owned()),
+    }
 }
 
 #[cfg(test)]
@@ -241,7 +238,10 @@ mod tests {
             assert!(duration(wrong).is_err(), "{wrong}");
         }
         assert_eq!(interval("512K"), Ok(512 << 10));
-        for wrong in ["", "K", "1", "2T", "99999999999G"] {
+        for most in ["1T", "1t", "1024G"] {
+            assert_eq!(interval(most), Ok(1 << 40), "{most}");
+        }
+        for wrong in ["", "K", "1", "2T", "1P", "99999999999G", "99999999999T"] {
             assert!(interval(wrong).is_err(), "{wrong}");
         }
     }

@@ -8,9 +8,9 @@
 
 mod kernel;
 
-use super::run::{child, program};
+use super::run::{child, last::Last, program};
 use crate::exit::{Failure, Outcome};
-use crate::preload;
+use crate::{preload, suggest};
 use flagstone_trace::frame::Kind;
 use flagstone_trace::header::SCHEMA;
 use flagstone_trace::{Header, Trace, clock, write};
@@ -44,7 +44,7 @@ pub struct Args {
     /// Record one block in N, chosen by address
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     sample: u32,
-    /// Most bytes of the file; a size may end in K, M or G
+    /// Most bytes of the file; a size may end in K, M, G or T
     #[arg(long, value_name = "SIZE", value_parser = size)]
     max_size: Option<u64>,
     /// Record this kernel's own allocation events for so long instead (root and tracefs)
@@ -62,17 +62,9 @@ pub struct Args {
     command: Vec<OsString>,
 }
 
-/// A size in bytes; K, M and G are powers of 1024.
+/// A size in bytes; K, M, G and T are powers of 1024.
 pub fn size(text: &str) -> Result<u64, String> {
-    let wrong = || format!("{text} is no size: 64M, 64K and 2G are");
-    let (digits, shift) = match text.as_bytes().last() {
-        Some(b'k' | b'K') => (&text[..text.len() - 1], 10),
-        Some(b'm' | b'M') => (&text[..text.len() - 1], 20),
-        Some(b'g' | b'G') => (&text[..text.len() - 1], 30),
-        _ => (text, 0),
-    };
-    let number: u64 = digits.parse().map_err(|_| wrong())?;
-    number.checked_mul(1 << shift).ok_or_else(wrong)
+    suggest::bytes(text).ok_or_else(|| format!("{text} is no size: 64M, 64K, 2G and 1T are"))
 }
 
 /// Records the command.
@@ -114,7 +106,7 @@ pub fn run(args: &Args) -> Outcome {
         }
     };
     if !args.quiet {
-        tell(&file)?;
+        tell(&file, &ended, &libraries[0])?;
     }
     Ok(ExitCode::from(ended.code()))
 }
@@ -127,8 +119,9 @@ fn under(name: &OsString) -> Result<Option<PathBuf>, Failure> {
         _ => {
             let path = Path::new(name);
             path.canonicalize().map(Some).map_err(|error| {
+                let meant = suggest::question(&name.to_string_lossy(), ["flagstone", "glibc"]);
                 Failure::Usage(format!(
-                    "record: --under {}: {error}; give flagstone, glibc or the path of a library",
+                    "record: --under {}: {error}; {meant}give flagstone, glibc or the path of a library",
                     path.display()
                 ))
             })
@@ -222,8 +215,8 @@ fn variables(args: &Args, file: &Path) -> Vec<(OsString, Option<OsString>)> {
     ]
 }
 
-/// One line about the file.
-fn tell(file: &Path) -> Result<(), Failure> {
+/// One line about the file, and one about what is not in it.
+fn tell(file: &Path, ended: &child::Ended, recorder: &Path) -> Result<(), Failure> {
     let trace = Trace::open(file)
         .map_err(|error| Failure::Finding(format!("record: {}: {error}", file.display())))?;
     let events = trace.events();
@@ -238,10 +231,39 @@ fn tell(file: &Path) -> Result<(), Failure> {
         trace.bytes() as f64 / events.max(1) as f64,
         file.display(),
     );
-    if events == 0 {
+    if let Some(line) = missing(&trace, ended, recorder) {
+        eprintln!("flagstone: record: {line}");
+    } else if events == 0 {
         eprintln!("flagstone: record: no event: the command is static, or a shell's built-in");
     }
     Ok(())
+}
+
+/// Why the last program of the command's process has no event, where it is certain that it has none: a program may
+/// change its own name.
+fn missing(trace: &Trace, ended: &child::Ended, recorder: &Path) -> Option<String> {
+    let last: &Last = ended.last.as_ref()?;
+    let own = |process: &&flagstone_trace::header::Process| process.process as i32 == ended.process;
+    let mut names = trace.processes().iter().filter(own).map(|one| &one.name);
+    // As the recorder writes names.
+    let plain = |c: char| {
+        if c.is_ascii_graphic() && c != '"' && c != '\\' {
+            c
+        } else {
+            '_'
+        }
+    };
+    let shown: String = last.name.chars().map(plain).collect();
+    let is_there = names.any(|name| *name == shown);
+    let is_program = || program::find(last.name.as_ref()).is_ok();
+    let is_certain = last.closed(recorder).is_some() || is_program();
+    (!is_there && is_certain).then(|| {
+        format!(
+            "nothing of {} is in the file: {}",
+            last.name,
+            last.why(recorder)
+        )
+    })
 }
 
 #[cfg(test)]
@@ -253,7 +275,8 @@ mod tests {
         assert_eq!(size("64K"), Ok(64 << 10));
         assert_eq!(size("2G"), Ok(2 << 30));
         assert_eq!(size("7"), Ok(7));
-        assert!(size("7T").unwrap_err().contains("64M"));
+        assert_eq!(size("1T"), Ok(1 << 40));
+        assert!(size("7P").unwrap_err().contains("64M"));
         assert!(size("99999999999999999999G").is_err());
         assert!(size("").is_err());
     }

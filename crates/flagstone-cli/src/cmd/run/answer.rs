@@ -1,16 +1,11 @@
-//! The answer: where the memory was in one sentence, and what to try, each with its gain and cost.
+//! The answer: where the memory was, in a few sentences.
 //!
 //! ```text
 //!   ledger lines ─► Shares: held · rounding · fragmented · cached · allocator · outside
-//!   Shares       ─► sentence          Shares, caches, mappings ─► Try, largest gain first
+//!   Shares, kinds of mappings ─► sentence; `advice` says what to try, or else `nothing` why there is nothing
 //! ```
-//!
-//! Gains are computed from this run's ledger and are upper bounds; `run --try` measures them (`trial`).
 
-use super::document::Outcome;
-use super::reports::{Cache, Kind, LedgerLine, Report};
-use super::runtimes::runtime_of;
-use super::trial::{Apply, Measured};
+use super::reports::{Kind, LedgerLine, Report};
 use crate::terminal::{percent, size};
 use flagstone_core::stats::Line;
 use serde::Serialize;
@@ -80,8 +75,8 @@ impl Shares {
         self.rounding_bytes + self.fragmented_bytes + self.cached_bytes + self.allocator_bytes
     }
 
-    /// `the program held A; rounding cost B, caching and free pages C; D lay outside the heap`.
-    fn words(&self) -> String {
+    /// `the program held A; rounding cost B, caching and free pages C; D lay outside the heap: its largest kinds`.
+    fn words(&self, outside: &[Kind]) -> String {
         let least = self.total() / WORDS_SHARE;
         let mut parts = [
             ("rounding", self.rounding_bytes),
@@ -101,10 +96,68 @@ impl Shares {
             told.join(", ")
         };
         format!(
-            "the program held {}; {costs}; {} lay outside the heap",
+            "the program held {}; {costs}; {} lay outside the heap{}",
             size(self.held_bytes),
-            size(self.outside_bytes)
+            size(self.outside_bytes),
+            self.kinds(outside)
         )
+    }
+}
+
+/// A kind of mapping is named from this part of all that lies outside on.
+const KIND_SHARE: u64 = 5;
+
+impl Shares {
+    /// `: A of program and libraries, B of anonymous mappings`, or `, nearly all program and libraries`, where what lies outside is
+    /// worth it.
+    pub fn kinds(&self, outside: &[Kind]) -> String {
+        if self.outside_bytes < self.total() / WORTH_SHARE {
+            return String::new();
+        }
+        let mut large: Vec<&Kind> = outside.iter().collect();
+        large.retain(|kind| kind.bytes > 0 && kind.bytes >= self.outside_bytes / KIND_SHARE);
+        large.sort_by_key(|kind| std::cmp::Reverse(kind.bytes));
+        if let [most] = large[..]
+            && most.bytes >= self.outside_bytes / 10 * 9
+        {
+            return format!(", nearly all {}", most.words().0);
+        }
+        let named = large
+            .iter()
+            .map(|kind| format!("{} of {}", size(kind.bytes), kind.words().0));
+        let named = named.collect::<Vec<_>>().join(", ");
+        if named.is_empty() {
+            named
+        } else {
+            format!(": {named}")
+        }
+    }
+
+    /// Why no change is proposed, of a process with this outside its heap.
+    pub fn nothing(&self, outside: &[Kind]) -> String {
+        let kinds = outside.iter().map(|kind| {
+            let what = match kind.kind.as_str() {
+                "program" => "is its code and libraries, which processes share",
+                "files" => "are files it maps, which the system takes back where memory is short",
+                "stacks" => "are the stacks of its threads",
+                Kind::ANONYMOUS => "is mapped by the program itself",
+                _ => "is the kernel's",
+            };
+            (kind.bytes, what)
+        });
+        let held = (self.held_bytes, "is what it asked for and held");
+        let most = kinds.chain([held]).max_by_key(|&(bytes, _)| bytes);
+        let most = most.filter(|&(bytes, _)| bytes >= self.total() / 2);
+        match most {
+            Some((bytes, what)) => {
+                let part = percent(bytes, self.total());
+                format!("No setting would change much: {part} of it {what}.")
+            }
+            None => {
+                let (part, least) = (100 / WORTH_SHARE, size(WORTH_BYTES));
+                format!("No setting would gain {least} and {part} % of it.")
+            }
+        }
     }
 }
 
@@ -117,7 +170,11 @@ pub fn sentence(report: &Report) -> String {
         true => "In its largest sample",
         false => "At its peak",
     };
-    let mut text = format!("{when} ({}) {}.", size(peak.total()), peak.words());
+    let mut text = format!(
+        "{when} ({}) {}.",
+        size(peak.total()),
+        peak.words(&report.peak.outside)
+    );
     if missed {
         text.push_str(&format!(
             " Its peak, {}, lay between two samples.",
@@ -132,7 +189,8 @@ pub fn sentence(report: &Report) -> String {
         } else {
             "At its last sample"
         };
-        text.push_str(&format!(" {when} ({}) {}.", size(end.total()), end.words()));
+        let words = end.words(&report.outside);
+        text.push_str(&format!(" {when} ({}) {words}.", size(end.total())));
     }
     text.push_str(&fragmentation(report, &peak, &end));
     if let Some(bounds) = report.bounds.sentence() {
@@ -146,8 +204,13 @@ pub fn missed(peak_bytes: u64, shares: &Shares) -> bool {
     peak_bytes > shares.total() + shares.total() / 20 + WORTH_BYTES
 }
 
+/// Whether a child's peak is so much above its parent's that the question is about the child.
+pub fn is_larger(child_bytes: u64, own_bytes: u64) -> bool {
+    child_bytes > own_bytes + own_bytes / 20 + (1 << 20)
+}
+
 /// The moment that a report's tables are of.
-fn end_of(report: &Report) -> &'static str {
+pub(super) fn end_of(report: &Report) -> &'static str {
     match report.at_exit {
         true => "at its end",
         false => "at its last sample",
@@ -197,262 +260,15 @@ fn fragmentation(report: &Report, peak: &Shares, end: &Shares) -> String {
     format!(" Little is fragmentation ({}, {part} {when}).", size(lost))
 }
 
-/// A change worth trying.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Try {
-    /// Stable name of the rule.
-    pub rule: &'static str,
-    /// What to type.
-    pub change: String,
-    /// What in this run calls for it.
-    pub because: String,
-    /// What it should bring.
-    pub gain: String,
-    /// Its upper bound in bytes, where it is memory.
-    pub gain_bytes: Option<u64>,
-    /// What it costs.
-    pub cost: String,
-    /// How it is made from outside.
-    #[serde(skip)]
-    pub apply: Apply,
-    /// What it brought, where it was tried.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub measured: Option<Measured>,
-}
-
-/// What to try for this run, largest gain first; `all` says that every process is shown already.
-pub fn tries(main: &Report, outcome: &Outcome, set: impl Fn(&str) -> bool) -> Vec<Try> {
-    let mut found = Vec::new();
-    found.extend(runtime(main, set));
-    found.extend(cached(main));
-    found.extend(fragmented(main, &outcome.policy));
-    found.extend(rounded(main));
-    found.retain(|one| !one.apply.is_in(&outcome.policy));
-    found.sort_by_key(|one: &Try| std::cmp::Reverse(one.gain_bytes));
-    found.extend(every_process(main, outcome));
-    found
-}
-
 /// Whether a part is large enough to be worth a word.
 pub fn worth(bytes: u64, of: u64) -> bool {
     bytes >= WORTH_BYTES && bytes >= of / WORTH_SHARE
 }
 
-fn runtime(main: &Report, set: impl Fn(&str) -> bool) -> Option<Try> {
-    let runtime = runtime_of(&main.program)?;
-    let anonymous = Kind::bytes_of(&main.peak.outside, Kind::ANONYMOUS);
-    if set(runtime.variable) || !worth(anonymous, Shares::of(&main.peak.ledger).total()) {
-        return None;
-    }
-    Some(Try {
-        rule: runtime.rule,
-        change: runtime.change.to_owned(),
-        because: format!(
-            "{}: {} of anonymous mappings",
-            runtime.what,
-            size(anonymous)
-        ),
-        gain: format!("up to {} {}", size(anonymous), runtime.gain),
-        gain_bytes: Some(anonymous),
-        cost: runtime.cost.to_owned(),
-        apply: Apply {
-            variable: runtime.value.map(|value| (runtime.variable, value)),
-            ..Apply::default()
-        },
-        measured: None,
-    })
-}
-
-/// The gain of a part at the end, and beside it what it was at the peak: a change that helps there need not help here.
-fn at_both(main: &Report, of: impl Fn(&[LedgerLine]) -> u64) -> String {
-    let (end, peak) = (of(&main.ledger), of(&main.peak.ledger));
-    let when = end_of(main);
-    let beside = match main.ledger == main.peak.ledger {
-        true => String::new(),
-        false => format!(" ({} at its peak)", size(peak)),
-    };
-    format!("at most {} less {when}{beside}", size(end))
-}
-
 /// The bytes of a line.
-fn bytes(lines: &[LedgerLine], line: Line) -> u64 {
+pub(super) fn bytes(lines: &[LedgerLine], line: Line) -> u64 {
     let named = lines.iter().filter(|found| found.line == line.name());
     named.map(|found| found.bytes).sum()
-}
-
-fn cached(main: &Report) -> Option<Try> {
-    let of = |line| bytes(&main.ledger, line);
-    let objects_of = |lines: &[LedgerLine]| {
-        bytes(lines, Line::Sheaves) + bytes(lines, Line::Barns) + bytes(lines, Line::Pinned)
-    };
-    let pages_of =
-        |lines: &[LedgerLine]| bytes(lines, Line::Pagesets) + bytes(lines, Line::FreePages);
-    let (objects, pages) = (objects_of(&main.ledger), pages_of(&main.ledger));
-    let total = Shares::of(&main.ledger).total();
-    if worth(objects, total) && objects >= pages {
-        let cache = main.caches.iter().max_by_key(|cache| cache.pinned_bytes)?;
-        let pinned = of(Line::Pinned);
-        let where_ = if pinned > 0 {
-            format!(
-                "; the cached objects pin {} of free ones in their slabs, most in {} ({} of {} slabs)",
-                size(pinned),
-                cache.name,
-                cache.pinned_slabs,
-                cache.slabs
-            )
-        } else {
-            String::new()
-        };
-        return Some(Try {
-            rule: "smaller-sheaves",
-            change: "--set sheaf_capacity=16".to_owned(),
-            because: format!(
-                "{} of free objects are cached in sheaves and barns {}{where_}",
-                size(objects - pinned),
-                end_of(main)
-            ),
-            gain: at_both(main, objects_of),
-            gain_bytes: Some(objects),
-            cost: "more refills, each with a lock of the node".to_owned(),
-            apply: Apply {
-                set: &["sheaf_capacity=16"],
-                ..Apply::default()
-            },
-            measured: None,
-        });
-    }
-    worth(pages, total).then(|| Try {
-        rule: "fewer-free-pages",
-        change: "--set retain_bytes_min=1M --set retain_share=0 --set pcp_bytes_max=256K"
-            .to_owned(),
-        because: format!(
-            "{} of free pages are kept for the next request {}",
-            size(pages),
-            end_of(main)
-        ),
-        gain: at_both(main, pages_of),
-        gain_bytes: Some(pages),
-        cost: "memory that is needed again is asked of the system again: page faults".to_owned(),
-        apply: Apply {
-            set: &[
-                "retain_bytes_min=1M",
-                "retain_share=0",
-                "pcp_bytes_max=256K",
-            ],
-            ..Apply::default()
-        },
-        measured: None,
-    })
-}
-
-/// What is free between objects in use, at the end or else at the peak; caches are known of the end alone.
-fn between(main: &Report) -> Option<(u64, &'static str, String)> {
-    let lost = |lines| (bytes(lines, Line::PartialSlabs), Shares::of(lines).total());
-    let ((end, whole), (peak, most)) = (lost(&main.ledger), lost(&main.peak.ledger));
-    if worth(end, whole) {
-        // Free objects that are neither cached nor in empty or pinned slabs.
-        let free =
-            |cache: &&Cache| (cache.free_in_slabs * cache.size).saturating_sub(cache.pinned_bytes);
-        let cache = main.caches.iter().max_by_key(free)?;
-        let where_ = format!(
-            ", most in {}: {} in use in {} slabs, where {} would hold them",
-            cache.name,
-            cache.active,
-            cache.slabs,
-            cache.active.div_ceil(cache.objects_per_slab.max(1))
-        );
-        return Some((end, end_of(main), where_));
-    }
-    worth(peak, most).then(|| (peak, "at its peak", String::new()))
-}
-
-/// Smaller slabs are no answer under our own policy: it gives back the free pages inside a slab already.
-fn fragmented(main: &Report, policy: &str) -> Option<Try> {
-    let (lost, when, where_) = between(main)?;
-    let because = format!(
-        "{} is free between objects in use {when}{where_}",
-        size(lost)
-    );
-    let own = policy.split([' ', '+']).next() == Some("flagstone");
-    Some(if own {
-        Try {
-            rule: "lifetimes-apart",
-            change: "in the program: what stays and what goes in blocks of their own".to_owned(),
-            because,
-            gain: format!("at most {} less {when}, if what stays lies together", size(lost)),
-            gain_bytes: Some(lost),
-            cost: "a change of the program: an arena, a typed cache (flagstone.h), or a copy of what stays; \
-                   `flagstone run --profile F` names the places"
-                .to_owned(),
-            apply: Apply::default(),
-            measured: None,
-        }
-    } else {
-        Try {
-            rule: "own-policy",
-            change: "--policy flagstone".to_owned(),
-            because,
-            gain: format!(
-                "a part of {} {when}: pages inside slabs on which nothing lives go back",
-                size(lost)
-            ),
-            gain_bytes: Some(lost),
-            cost: "these are no longer the kernel's rules".to_owned(),
-            apply: Apply {
-                policy: Some("flagstone"),
-                ..Apply::default()
-            },
-            measured: None,
-        }
-    })
-}
-
-fn rounded(main: &Report) -> Option<Try> {
-    let lines = &main.peak.ledger;
-    let lost = bytes(lines, Line::Rounding);
-    let cache = main
-        .caches
-        .iter()
-        .filter(|cache| !cache.internal)
-        .max_by_key(|cache| {
-            let asked = cache.mean_requested.unwrap_or(cache.object_size);
-            cache.active * cache.object_size.saturating_sub(asked)
-        })?;
-    let asked = cache.mean_requested?;
-    worth(lost, Shares::of(lines).total()).then(|| Try {
-        rule: "fitting-sizes",
-        change: "in the program: sizes closer below a size class".to_owned(),
-        because: format!(
-            "size classes cost {}; most in {}: objects of {} B for requests of {asked} B on average",
-            size(lost),
-            cache.name,
-            cache.object_size
-        ),
-        gain: format!("at most {} less at its peak ({} of it)", size(lost), percent(lost, main.peak.rss_bytes)),
-        gain_bytes: Some(lost),
-        cost: "a change of the program".to_owned(),
-        apply: Apply::default(),
-        measured: None,
-    })
-}
-
-fn every_process(main: &Report, outcome: &Outcome) -> Option<Try> {
-    let children = outcome.children_peak_rss_kib? * 1024;
-    let larger = children > main.peak_bytes();
-    (larger && outcome.processes.is_empty()).then(|| Try {
-        rule: "every-process",
-        change: "flagstone run --all -- …".to_owned(),
-        because: format!(
-            "a child peaked at {}, this process at {}",
-            size(children),
-            size(main.peak_bytes())
-        ),
-        gain: "a ledger of every process".to_owned(),
-        gain_bytes: None,
-        cost: "about 2 ms for each fork".to_owned(),
-        apply: Apply::default(),
-        measured: None,
-    })
 }
 
 #[cfg(test)]
@@ -506,5 +322,38 @@ mod tests {
         );
         let text = sentence(&report(&[(80, 1), (20, 3), (10, 0)]));
         assert!(text.contains("Little is fragmentation"), "{text}");
+    }
+
+    fn kinds(of: &[(&str, u64)]) -> Vec<Kind> {
+        let kind = |&(kind, mib): &(&str, u64)| Kind {
+            kind: kind.to_owned(),
+            bytes: mib << 20,
+        };
+        of.iter().map(kind).collect()
+    }
+
+    #[test]
+    fn what_lies_outside_is_named_by_its_largest_kinds_where_it_is_much() {
+        let shares = |held: u64, outside: u64| Shares {
+            held_bytes: held << 20,
+            outside_bytes: outside << 20,
+            ..Shares::default()
+        };
+        let outside = kinds(&[("program", 30), ("stacks", 1), ("anonymous", 69)]);
+        let said = shares(100, 100).kinds(&outside);
+        let named = ": 69.0 MiB of anonymous mappings, 30.0 MiB of program and libraries";
+        assert_eq!(said, named);
+        assert_eq!(shares(10_000, 100).kinds(&outside), "");
+        let code = shares(10, 100).kinds(&kinds(&[("program", 95), ("stacks", 5)]));
+        assert_eq!(code, ", nearly all program and libraries");
+        let most = shares(10, 100).nothing(&outside);
+        assert_eq!(
+            most,
+            "No setting would change much: 62.7 % of it is mapped by the program itself."
+        );
+        let held = shares(300, 100).nothing(&outside);
+        assert!(held.contains("75.0 % of it is what it asked for"), "{held}");
+        let none = shares(80, 100).nothing(&kinds(&[("program", 50), ("files", 50)]));
+        assert_eq!(none, "No setting would gain 4.0 MiB and 10 % of it.");
     }
 }

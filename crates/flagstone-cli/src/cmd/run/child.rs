@@ -1,5 +1,6 @@
 //! The command as a child: started with the library, its signals forwarded, its end awaited.
 
+use super::last::Last;
 use super::looks::Looks;
 use super::timeline::{Point, Watch, coarse_ns};
 use std::ffi::{OsStr, OsString};
@@ -60,6 +61,8 @@ pub struct Ended {
     pub max_rss_kib: u64,
     /// This program's own largest resident size at the start, in KiB.
     pub own_rss_kib: u64,
+    /// The last program that it was.
+    pub last: Option<Last>,
 }
 
 /// A child that could not be started: exit status and the line that says why.
@@ -195,6 +198,7 @@ fn wait(process: i32, own_rss_kib: u64, began: Instant) -> io::Result<Ended> {
     // Only looks, so that the number stays the child's until no signal can be sent to it.
     await_end(process)?;
     let wall_s = began.elapsed().as_secs_f64();
+    let last = Last::of(process as u32);
     CHILD.store(0, SeqCst);
     let mut status = 0;
     // SAFETY: plain integers; all zeroes is a value.
@@ -214,6 +218,7 @@ fn wait(process: i32, own_rss_kib: u64, began: Instant) -> io::Result<Ended> {
         looks: None,
         max_rss_kib: usage.ru_maxrss as u64,
         own_rss_kib,
+        last,
     })
 }
 
@@ -301,6 +306,7 @@ mod tests {
             looks: None,
             max_rss_kib: 0,
             own_rss_kib: 0,
+            last: None,
         }
     }
 

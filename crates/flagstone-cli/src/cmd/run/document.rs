@@ -1,10 +1,12 @@
 //! The document `flagstone.run/1`.
 
-use super::answer::{self, Shares, Try};
+use super::advice::{self, Try};
+use super::answer::{self, Shares};
 use super::child::Ended;
 use super::reports::{Bounds, Cache, Found, Kind, LedgerLine, Pages, Report};
 use super::settings::Settings;
 use super::timeline::Timeline;
+use crate::terminal::size;
 use flagstone_core::stats::Line;
 use serde::Serialize;
 use std::ffi::OsString;
@@ -101,6 +103,9 @@ pub struct Outcome {
     pub children_peak_rss_kib: Option<u64>,
     pub peak_process: Option<PeakProcess>,
     pub answer: Option<Answer>,
+    /// Why the figures are not of the command's last program.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unserved: Option<String>,
     #[serde(rename = "try")]
     pub tries: Vec<Try>,
     pub policy: String,
@@ -156,6 +161,7 @@ impl Outcome {
             children_peak_rss_kib: peaks.children,
             peak_process: peaks.process(found),
             answer: main.map(answer_of),
+            unserved: None,
             tries: Vec::new(),
             policy: settings.title(),
             at_exit: main.is_some_and(|m| m.at_exit),
@@ -185,9 +191,17 @@ impl Outcome {
             },
             timeline: Timeline::of(ended, found),
         };
+        let larger = peaks.of_child(found, detail);
+        if let Some((answer, larger)) = outcome.answer.as_mut().zip(larger) {
+            answer.text.insert_str(0, &larger);
+        }
         if let Some(main) = main {
             let set = |name: &str| std::env::var_os(name).is_some();
-            outcome.tries = answer::tries(main, &outcome, set);
+            outcome.tries = advice::tries(main, &outcome, found.is_go, set);
+            if let Some(answer) = outcome.answer.as_mut().filter(|_| outcome.tries.is_empty()) {
+                let why = answer.at_peak.nothing(&main.peak.outside);
+                answer.text.push_str(&format!(" {why}"));
+            }
         }
         outcome
     }
@@ -234,6 +248,29 @@ impl Peaks {
             own,
             children: if unseen { Some(all) } else { children },
         }
+    }
+
+    /// Sentences about a child that was the largest process, before those about the command's own.
+    fn of_child(&self, found: &Found, detail: Detail) -> Option<String> {
+        let (own, children) = (self.own?, self.children?);
+        if !answer::is_larger(children * 1024, own * 1024) {
+            return None;
+        }
+        let largest = found.others.first();
+        let largest = largest.filter(|one| one.peak_bytes().div_ceil(1024) == children);
+        Some(match (detail, largest) {
+            (Detail::EveryProcess, Some(child)) => format!(
+                "The largest process was a child, {} ({}). {} The command's own process: ",
+                child.program,
+                child.pid,
+                answer::sentence(child)
+            ),
+            _ => format!(
+                "The largest process was a child ({}{}); --all shows where its memory was. The command's own process: ",
+                largest.map_or(String::new(), |child| format!("{}, ", child.program)),
+                size(children * 1024)
+            ),
+        })
     }
 
     fn process(&self, found: &Found) -> Option<PeakProcess> {

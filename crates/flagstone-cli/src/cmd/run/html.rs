@@ -3,7 +3,8 @@
 //! The shell of the page is that of every report (`crate::html`). Sections are functions of their
 //! own in the order of the page: a profile's call sites belong behind the timeline.
 
-use super::answer::{Shares, Try};
+use super::advice::Try;
+use super::answer::Shares;
 use super::document::{Outcome, Process, State};
 use super::reports::Cache;
 use super::timeline::{Sampled, Timeline};
@@ -69,6 +70,7 @@ fn header(outcome: &Outcome) -> Markup {
         } @else {
             p class="sum" { "The command left no figures: it ran without the library." }
         }
+        @if let Some(why) = &outcome.unserved { p { (why) } }
         p {
             (ended) " after " (format!("{:.2}", outcome.wall_s)) " s; CPU: "
             (format!("{:.2}", outcome.user_s)) " s user, "

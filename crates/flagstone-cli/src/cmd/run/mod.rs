@@ -1,7 +1,7 @@
 //! `flagstone run`: a command on Flagstone, and afterwards where its memory went.
 //!
 //! ```text
-//!   answer     where the memory was in one sentence, and what to try
+//!   answer     where the memory was in one sentence        advice   what to try
 //!   runtimes   those with a heap of their own
 //!   trial      --try: what those changes bring, measured
 //!   timeline   resident size and ledgers over time
@@ -10,15 +10,18 @@
 //!   program    what CMD is: found, executable, something a library can be put into
 //!   compare    the command on several allocators, in turns
 //!   child      start, signals, end                reports   what its processes left
+//!   last       the last program of a process, and why it may have run without the library
 //!   html       the same as a page
 //!   document   flagstone.run/1                    view      the same as text
 //! ```
 
+mod advice;
 pub(crate) mod answer;
 pub(super) mod child;
 mod compare;
 mod document;
 mod html;
+pub(super) mod last;
 mod looks;
 pub(super) mod program;
 pub(crate) mod reports;
@@ -32,7 +35,8 @@ use super::profile;
 use crate::args::Json;
 use crate::exit::{Failure, Outcome};
 use crate::{outfile, preload};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -60,7 +64,7 @@ pub struct Args {
     /// Policy of the heap: a kernel's, or flagstone's own; +name composes [default: flagstone]
     #[arg(long, value_name = "P")]
     policy: Option<String>,
-    /// Override one setting of the policy, a size may end in K, M or G; may be given several times
+    /// Override one setting of the policy, a size may end in K, M, G or T; may be given several times
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
     #[command(flatten)]
@@ -155,7 +159,7 @@ pub fn run(args: &Args) -> Outcome {
     let mut ended = match child::run(&child::Start {
         program: &program,
         command: &args.command,
-        preload: &[library],
+        preload: std::slice::from_ref(&library),
         variables: &variables,
         output,
         documents: Some(reports.path()),
@@ -170,11 +174,23 @@ pub fn run(args: &Args) -> Outcome {
     if let Some(looks) = ended.looks.take() {
         looks.complete(&mut found);
     }
+    let name = program.file_name().map(OsStr::as_bytes);
+    // The kernel keeps fifteen bytes of a name.
+    let is_main =
+        |main: &reports::Report| name.is_some_and(|name| name.starts_with(main.program.as_bytes()));
+    found.is_go = found.main.as_ref().is_some_and(is_main) && program::is_go(&program);
     let detail = match args.all {
         true => document::Detail::EveryProcess,
         false => document::Detail::Command,
     };
     let mut outcome = document::Outcome::of(&args.command, &settings, (&ended, &found), detail);
+    let last = ended.last.as_ref().filter(|_| ended.signal().is_none());
+    outcome.unserved = last.and_then(|last| last.unserved(found.main.as_ref(), &library));
+    if args.profile.is_some() {
+        outcome
+            .tries
+            .retain(|one| one.rule != advice::Try::CALL_SITES);
+    }
     if args.trial && !ended.was_interrupted() {
         let subject = trial::Subject {
             program: &program,
@@ -195,7 +211,8 @@ pub fn run(args: &Args) -> Outcome {
         view::print(&outcome, &found);
     }
     if let (Some(file), Some(folder)) = (&args.profile, &profiles) {
-        profile::of_run(folder.path(), ended.process, file, args.quiet)?;
+        let unserved = outcome.unserved.as_deref();
+        profile::of_run((folder.path(), ended.process), file, args.quiet, unserved)?;
     }
     Ok(ExitCode::from(ended.code()))
 }

@@ -8,6 +8,7 @@
 //! program), with another one (another C library), in another class (32 bits), or where the
 //! kernel tells it to trust nobody (setuid), nothing can be preloaded.
 
+use object::Object as _;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::Read;
@@ -228,10 +229,11 @@ impl Elf {
             return Err(no_library(path, "a program of another kind of machine"));
         }
         let Some(interpreter) = self.interpreter(file) else {
-            return Err(no_library(
-                path,
-                "statically linked: it has no dynamic loader",
-            ));
+            let why = match is_go(path) {
+                true => "statically linked by Go, whose heap is its own (GOMEMLIMIT bounds it)",
+                false => "statically linked: it has no dynamic loader",
+            };
+            return Err(no_library(path, why));
         };
         let name = |path: &[u8]| path.rsplit(|&b| b == b'/').next().map(<[u8]>::to_vec);
         match own {
@@ -268,6 +270,15 @@ impl Elf {
         }
         None
     }
+}
+
+/// Whether the Go linker made a program: it notes there how it was built.
+pub fn is_go(path: &Path) -> bool {
+    let Ok(file) = File::open(path) else {
+        return false;
+    };
+    let cache = object::ReadCache::new(file);
+    object::File::parse(&cache).is_ok_and(|file| file.section_by_name(".go.buildinfo").is_some())
 }
 
 /// Machine and loader of this very program, for whose C library the preload library is built.

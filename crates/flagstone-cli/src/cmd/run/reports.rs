@@ -54,6 +54,8 @@ pub struct Kind {
 impl Kind {
     /// The kind of what a program or its runtime maps itself.
     pub const ANONYMOUS: &'static str = "anonymous";
+    /// The kind of threads' stacks.
+    pub const STACKS: &'static str = "stacks";
 
     /// Bytes of one kind.
     pub fn bytes_of(kinds: &[Self], kind: &str) -> u64 {
@@ -66,7 +68,7 @@ impl Kind {
         match self.kind.as_str() {
             "program" => ("program and libraries", "Files with code, and their data."),
             "files" => ("other mapped files", "Data files and shared memory."),
-            "stacks" => ("stacks", "Of threads, told by their guards."),
+            Self::STACKS => ("stacks", "Of threads, told by their guards."),
             Self::ANONYMOUS => ("anonymous mappings", "What a runtime mapped itself."),
             _ => ("other", "Pages of the kernel."),
         }
@@ -257,6 +259,8 @@ pub struct Found {
     pub others: Vec<Report>,
     /// Documents that could not be read, with the reason.
     pub damaged: Vec<String>,
+    /// Whether the command is a program of Go.
+    pub is_go: bool,
 }
 
 impl Found {

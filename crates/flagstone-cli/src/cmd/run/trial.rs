@@ -7,7 +7,7 @@
 //! The first run, whose ledger is shown, is not among them: it found no files in memory. The command's input is
 //! empty and its output is dropped.
 
-use super::answer::Try;
+use super::advice::Try;
 use super::child::{self, Output, Start};
 use super::reports::Directory;
 use super::settings::Settings;

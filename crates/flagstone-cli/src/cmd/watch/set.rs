@@ -28,7 +28,7 @@ pub struct Args {
     /// A running process
     #[arg(value_name = "PID", value_parser = pid())]
     pid: u32,
-    /// A knob and its value; a size may end in K, M or G
+    /// A knob and its value; a size may end in K, M, G or T
     #[arg(value_name = "KNOB=VALUE")]
     knob: String,
     #[command(flatten)]
@@ -65,7 +65,7 @@ pub fn run(args: &Args) -> Outcome {
     let value = value(knob, text).ok_or_else(|| {
         usage(format!(
             "{knob}={text}: the value must be {}",
-            range(knob).unwrap_or("a number, which may end in K, M or G")
+            range(knob).unwrap_or("a number, which may end in K, M, G or T")
         ))
     })?;
     let target = Target::find(args.pid).map_err(|refusal| refuse("set", refusal))?;
@@ -117,7 +117,7 @@ fn value(knob: &str, text: &str) -> Option<u64> {
     match (knob, text) {
         ("profile" | "limit" | "pressure", "off") => Some(0),
         ("pressure", "on") => Some(1),
-        _ => suggest::plain_size(text).parse().ok(),
+        _ => suggest::bytes(text),
     }
 }
 

@@ -3,8 +3,9 @@
 use super::{document, maps, pid, refuse};
 use crate::args::JsonBeside;
 use crate::cmd::run::answer::{Shares, fragmented_now, worth};
+use crate::cmd::run::program;
 use crate::cmd::run::reports::Kind;
-use crate::cmd::run::runtimes::{Runtime, runtime_of};
+use crate::cmd::run::runtimes::{Keeps, runtime_of};
 use crate::cmd::run::view::{caches, closing, number, push_table, table};
 use crate::exit::Outcome;
 use crate::terminal::{Screen, percent, size, wrap};
@@ -65,14 +66,8 @@ fn text(reading: &Reading, screen: Screen) -> String {
     out.push_str(&screen.heading(wrap(&head, screen.width, 2).trim_end()));
     out.push('\n');
     let mut answer = fragmented_now(&Shares::of(&reading.ledger));
-    if let Some((runtime, bytes)) = of_runtime(reading) {
-        let _ = write!(
-            answer,
-            " {}: {} of anonymous mappings; try {} at its start.",
-            runtime.what,
-            size(bytes),
-            runtime.change
-        );
+    if let Some(own) = own_heap(reading) {
+        let _ = write!(answer, " {own}");
     }
     out.push_str(&wrap(&answer, screen.width, 2));
     let trim = reading.trim_bytes.map_or(String::new(), |bytes| {
@@ -99,11 +94,24 @@ fn text(reading: &Reading, screen: Screen) -> String {
     out
 }
 
-/// The runtime whose own heap a large part of the process is.
-fn of_runtime(reading: &Reading) -> Option<(&'static Runtime, u64)> {
-    let runtime = runtime_of(&reading.program)?;
-    let bytes = Kind::bytes_of(&reading.outside, Kind::ANONYMOUS);
-    worth(bytes, reading.sum_bytes).then_some((runtime, bytes))
+/// A sentence about what the program keeps beside malloc or in pools, where that is a large part of the process.
+fn own_heap(reading: &Reading) -> Option<String> {
+    let executable = format!("/proc/{}/exe", reading.pid);
+    let is_go = program::is_go(executable.as_ref());
+    let Some(runtime) = runtime_of(&reading.program, is_go) else {
+        let bytes = Kind::bytes_of(&reading.outside, Kind::ANONYMOUS);
+        return worth(bytes, reading.sum_bytes).then(|| {
+            let bytes = size(bytes);
+            format!("The program or a library of it maps {bytes} itself, beside malloc.")
+        });
+    };
+    let (bytes, where_) = runtime.bytes(&reading.outside, &reading.caches);
+    let change = match runtime.keeps {
+        Keeps::Mappings => format!("; try {} at its start", runtime.change),
+        Keeps::Blocks(_) => String::new(),
+    };
+    worth(bytes, reading.sum_bytes)
+        .then(|| format!("{}: {} {where_}{change}.", runtime.what, size(bytes)))
 }
 
 /// Every line with a byte in it, largest first; below "outside the heap" its kinds.

@@ -25,7 +25,7 @@ pub struct Args {
     /// A running process
     #[arg(value_name = "PID", value_parser = pid())]
     pid: u32,
-    /// Bytes of free pages to leave; may end in K, M or G
+    /// Bytes of free pages to leave; may end in K, M, G or T
     #[arg(long, value_name = "BYTES", default_value = "0")]
     keep: String,
     /// Say only what it would give back
@@ -56,9 +56,9 @@ struct Document {
 /// # Errors
 /// One line: the process, or a number that is none.
 pub fn run(args: &Args) -> Outcome {
-    let keep = suggest::plain_size(&args.keep).parse().map_err(|_| {
+    let keep = suggest::bytes(&args.keep).ok_or_else(|| {
         Failure::Usage(format!(
-            "trim: --keep {}: a number of bytes, which may end in K, M or G",
+            "trim: --keep {}: a number of bytes, which may end in K, M, G or T",
             args.keep
         ))
     })?;

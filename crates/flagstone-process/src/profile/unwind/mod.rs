@@ -28,7 +28,11 @@ use memory::Memory;
 use row::{Cfa, Row, Rule};
 pub use rules::Rules;
 
-pub use find::prepare;
+/// Finds out what walks need to know of this process. Once, when a profile begins.
+pub fn prepare() {
+    find::prepare();
+    memory::prepare();
+}
 
 /// The registers of this machine in the numbers of DWARF.
 #[cfg(target_arch = "x86_64")]

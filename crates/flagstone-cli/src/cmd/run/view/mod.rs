@@ -6,7 +6,7 @@ mod ledger;
 mod pages;
 mod processes;
 
-use super::answer::Try;
+use super::advice::Try;
 use super::document::Outcome;
 use super::reports::Found;
 use crate::terminal::{Screen, size, unpadded, wrap};
@@ -72,6 +72,10 @@ fn summary(out: &mut String, outcome: &Outcome, screen: Screen) {
         out.push_str("without restartable sequences: a lock per CPU served, which is slower\n");
     }
     out.push('\n');
+    if let Some(why) = &outcome.unserved {
+        let text = wrap(why, screen.width, 0);
+        let _ = writeln!(out, "{}\n", screen.heading(text.trim_end()));
+    }
     if let Some(answer) = &outcome.answer {
         out.push_str(&wrap(&answer.text, screen.width, 0));
         out.push('\n');

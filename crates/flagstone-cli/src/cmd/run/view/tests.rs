@@ -63,6 +63,7 @@ fn outcome() -> Outcome {
             at_peak: Shares::default(),
             at_exit: Shares::default(),
         }),
+        unserved: None,
         tries: vec![Try {
             rule: "rule",
             change: "--set sheaf_capacity=16".into(),

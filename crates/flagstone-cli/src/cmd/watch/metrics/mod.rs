@@ -32,11 +32,16 @@ pub struct Args {
     #[arg(value_name = "PID", value_parser = pid())]
     pids: Vec<u32>,
     /// Serve GET /metrics at this address until interrupted; port 0 takes a free one
-    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "textfile")]
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "textfile", value_parser = address)]
     listen: Option<SocketAddr>,
     /// Write the text once into F, which appears whole
     #[arg(long, value_name = "F")]
     textfile: Option<PathBuf>,
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let wrong = |_| "an address and a port, such as 127.0.0.1:9464".to_owned();
+    text.parse().map_err(wrong)
 }
 
 /// Figures at one moment, and how many processes with a heap could not be read.
