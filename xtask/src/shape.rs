@@ -26,7 +26,7 @@ const LAB: [&str; 4] = [
 ];
 
 /// Lines of code and comment of the product's core.
-const LINES_MAX: usize = 17_275;
+const LINES_MAX: usize = 17_359;
 const LINES_GOAL: usize = 11_000;
 
 /// Of the lab.
