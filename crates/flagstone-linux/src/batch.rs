@@ -55,16 +55,11 @@ unsafe fn at_once(extents: &[Extent]) -> bool {
         return false;
     };
     if STATE.load(Relaxed) == UNKNOWN {
-        STATE.store(
-            if began_confined(&permit) {
-                REFUSED
-            } else {
-                SERVES
-            },
-            Relaxed,
-        );
-        // SAFETY: obligation 1.
-        return unsafe { at_once(extents) };
+        if began_confined(&permit) {
+            STATE.store(REFUSED, Relaxed);
+            return false;
+        }
+        STATE.store(SERVES, Relaxed);
     }
     // SAFETY: obligation 1; an extent is laid out as the call takes it.
     let done = unsafe {

@@ -41,19 +41,13 @@ impl Steady {
     /// Whether a new block of `size` bytes will be touched as the last ones were.
     pub fn expects(&self, size: usize) -> bool {
         let row = &self.rows[Self::place(size)];
-        let (count, sure) = (row.load(Relaxed), self.last(size).is_some());
-        match count {
-            SURE.. if !sure => false,
-            0..SURE => false,
-            count if count < SURE + EXPECTED => {
-                row.store(count + 1, Relaxed);
-                true
-            }
-            _ => {
-                row.store(SURE - 1, Relaxed);
-                false
-            }
+        let count = row.load(Relaxed);
+        if count < SURE || self.last(size).is_none() {
+            return false;
         }
+        let expected = count < SURE + EXPECTED;
+        row.store(if expected { count + 1 } else { SURE - 1 }, Relaxed);
+        expected
     }
 
     /// Pages of the last block of that size.

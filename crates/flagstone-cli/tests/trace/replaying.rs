@@ -347,19 +347,7 @@ int main(void) {
     };
     let file = folder.path().join("short.fst");
     record(&file, &["--under", "glibc"], &[lossless(&program)]);
-    let output = flagstone(&[
-        "replay",
-        lossless(&file),
-        "--runs",
-        "1",
-        "--json=-",
-        "--against",
-        "glibc",
-        "--beside",
-        "--",
-        lossless(&program),
-    ]);
-    let document = document(&output);
+    let document = beside(&file, &program, &[]);
     for of in ["program_peak_bytes", "replay_peak_bytes"] {
         let peak = document["rows"][0][of]["median"].as_f64().unwrap();
         // Four million bytes live, and a heap's edges.
@@ -367,11 +355,9 @@ int main(void) {
     }
 }
 
-/// The document of a comparison of `program` under glibc, recorded just before.
-fn beside(folder: &Path, program: &Path, more: &[&str]) -> serde_json::Value {
-    let file = folder.join("beside.fst");
-    record(&file, &["--under", "glibc"], &[lossless(program)]);
-    let mut words = vec!["replay", lossless(&file), "--runs", "1", "--json=-"];
+/// The document of a comparison of a recording with `program`, both under glibc.
+fn beside(file: &Path, program: &Path, more: &[&str]) -> serde_json::Value {
+    let mut words = vec!["replay", lossless(file), "--runs", "1", "--json=-"];
     words.extend(more);
     words.extend(["--against", "glibc", "--beside", "--", lossless(program)]);
     document(&flagstone(&words))
@@ -399,7 +385,9 @@ int main(void) {
     let Some(()) = compiled(&program, source, &["-O0"]) else {
         return;
     };
-    let document = beside(folder.path(), &program, &[]);
+    let file = folder.path().join("pools.fst");
+    record(&file, &["--under", "glibc"], &[lossless(&program)]);
+    let document = beside(&file, &program, &[]);
     let row = &document["rows"][1];
     let peak = |of: &str| row[of]["median"].as_f64().unwrap();
     // 400 pages of pools with the small blocks between them, and as many that the pools' ends share.
@@ -442,21 +430,7 @@ int main(void) {
     let trace = flagstone_trace::Trace::open(&file).unwrap();
     let parent = trace.processes().iter().find(|one| !one.forked).unwrap();
     let process = parent.process.to_string();
-    let output = flagstone(&[
-        "replay",
-        lossless(&file),
-        "--runs",
-        "1",
-        "--json=-",
-        "--process",
-        &process,
-        "--against",
-        "glibc",
-        "--beside",
-        "--",
-        lossless(&program),
-    ]);
-    let document = document(&output);
+    let document = beside(&file, &program, &["--process", &process]);
     for of in ["program_peak_bytes", "replay_peak_bytes"] {
         let peak = document["rows"][1][of]["median"].as_f64().unwrap();
         assert!((2.0e6..2.6e6).contains(&peak), "{of}: {peak}");
