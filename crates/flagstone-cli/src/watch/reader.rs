@@ -29,6 +29,8 @@ use std::ptr::NonNull;
 pub const REFUSED: u8 = 70;
 /// Processor seconds after which a walk counts as one that does not end.
 const SECONDS_MAX: libc::rlim_t = 10;
+/// The same for a trim of the copy, which changes it and so meets more of what is torn.
+const TRIM_SECONDS_MAX: libc::rlim_t = 1;
 /// The word by which this command calls itself.
 pub const WORD: &str = "--reader";
 
@@ -41,7 +43,7 @@ pub fn reader_process() -> Option<Outcome> {
     let (task, pid) = (Task::of(&words.next()?)?, words.next()?.parse().ok()?);
     // The one that started it says what happened.
     std::panic::set_hook(Box::new(|_| image::leave(CHANGED)));
-    bound();
+    bound(SECONDS_MAX);
     Some(match read(task, pid) {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(refusal) => {
@@ -51,13 +53,35 @@ pub fn reader_process() -> Option<Outcome> {
     })
 }
 
-fn bound() {
+/// Ends this process when it has used so many processor seconds in all.
+fn bound(seconds: libc::rlim_t) {
     let limit = libc::rlimit {
-        rlim_cur: SECONDS_MAX,
+        rlim_cur: seconds,
         rlim_max: SECONDS_MAX,
     };
     // SAFETY: a limit of this process.
     unsafe { libc::setrlimit(libc::RLIMIT_CPU, &raw const limit) };
+}
+
+/// More than a trim takes: it meets each page and each parked object a few times, and those have 16 B or more.
+fn steps_at_most(ready: &Ready<Copied>) -> u64 {
+    let pages = ready.slabs().pages();
+    let used: u64 = pages
+        .used_spans()
+        .map(|(start, end)| u64::from(end.0 - start.0))
+        .sum();
+    used * (pages.page_size().bytes() as u64 / 4)
+}
+
+/// Processor seconds of this process, rounded up.
+fn seconds_used() -> libc::rlim_t {
+    let mut used = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the clock of this process, into a time of its own.
+    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut used) };
+    used.tv_sec as libc::rlim_t + 1
 }
 
 fn say<T: Serialize>(document: &T) -> Result<(), Refusal> {
@@ -78,7 +102,12 @@ fn read(task: Task, pid: u32) -> Result<(), Refusal> {
     if ready.slabs().pages().base().addr().get() as u64 != target.beacon.span {
         image::leave(CHANGED);
     }
+    let pages = ready.slabs().pages();
     Copied::has_nodes(ready.slabs().node_count());
+    // Lists of pages lead through descriptors and heads of every zone: a walk needs all of one instant.
+    let (control, bytes) = pages.control_part();
+    image::bring(control, bytes);
+    pages.each_memmap_part(image::bring);
     let mut resident = Box::new(Resident::new());
     resident.look_at(target.pagemap.as_raw_fd());
     resident.shares(true);
@@ -88,6 +117,8 @@ fn read(task: Task, pid: u32) -> Result<(), Refusal> {
         Task::Figures | Task::Trim => say(&figures_of(&target, ready, &mut resident))?,
     }
     if task == Task::Trim {
+        bound(seconds_used() + TRIM_SECONDS_MAX);
+        Copied::may_take(steps_at_most(ready));
         let _before = Copied::given_back();
         ready.trim(0);
         let bytes = Copied::given_back().into_iter().map(|(start, bytes)| {

@@ -192,8 +192,7 @@ fn run(task: Task, pid: u32, tries: u32) -> Result<String, Refusal> {
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         match output.status.code() {
             Some(0) => return Ok(text),
-            // Figures are there; what comes behind them is not.
-            Some(CHANGED) if task == Task::Trim && text.ends_with('\n') => return Ok(text),
+            Some(CHANGED) | None if has_figures(task, &text) => return Ok(text),
             Some(code) if code == i32::from(REFUSED) => return Err(again(pid, text)),
             Some(CONFLICT | CHANGED) => {}
             None if ended < ENDED_MAX => ended += 1,
@@ -204,6 +203,11 @@ fn run(task: Task, pid: u32, tries: u32) -> Result<String, Refusal> {
     // It may have ended meanwhile.
     super::target::Target::find(pid)?;
     Err(torn(pid))
+}
+
+/// Whether the figures were said before a reader ended, and only the forecast is missing.
+fn has_figures(task: Task, text: &str) -> bool {
+    task == Task::Trim && text.ends_with('\n')
 }
 
 /// The refusal of a reader, with its kind.

@@ -7,7 +7,7 @@ use flagstone_core::base::{CpuId, Means, NodeId, PageSize};
 use flagstone_core::page::Pagesets;
 use flagstone_core::platform::percpu::{each_slot, exchange_owned, pop_owned, push_owned};
 use flagstone_core::platform::{
-    CpuArea, Fault, OutOfMemory, Platform, RawLock, Reentered, SheafWord, Slot,
+    Access, CpuArea, Fault, Line, OutOfMemory, Platform, RawLock, Reentered, SheafWord, Slot, Work,
 };
 use flagstone_core::slab::Engines;
 use flagstone_kernels::Kernels;
@@ -16,7 +16,7 @@ use flagstone_linux::Linux;
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// The world of a reader. It knows one process.
 #[derive(Debug)]
@@ -26,6 +26,8 @@ static CPUS: AtomicU32 = AtomicU32::new(1);
 static NODES: AtomicU8 = AtomicU8::new(1);
 /// Whether its slots are reached by restartable sequences.
 static SEQUENCES: AtomicU32 = AtomicU32::new(1);
+/// Steps of the core that may follow.
+static STEPS: AtomicU64 = AtomicU64::new(u64::MAX);
 static GIVEN_BACK: Mutex<Vec<(usize, usize)>> = Mutex::new(Vec::new());
 
 impl Copied {
@@ -40,6 +42,11 @@ impl Copied {
         NODES.store(nodes.max(1), Relaxed);
     }
 
+    /// How many steps the core may take from here on: a list that was torn may lead round for ever.
+    pub fn may_take(steps: u64) {
+        STEPS.store(steps, Relaxed);
+    }
+
     /// The ranges given back since the last call, as start and bytes.
     pub fn given_back() -> Vec<(usize, usize)> {
         GIVEN_BACK
@@ -49,7 +56,16 @@ impl Copied {
     }
 }
 
+fn step() {
+    let left = STEPS.load(Relaxed);
+    if left == 0 {
+        super::image::leave(super::image::CHANGED);
+    }
+    STEPS.store(left - 1, Relaxed);
+}
+
 fn note(start: NonNull<u8>, bytes: usize) {
+    step();
     if let Ok(mut all) = GIVEN_BACK.lock() {
         all.push((start.addr().get(), bytes));
     }
@@ -94,6 +110,14 @@ unsafe impl Platform for Copied {
     unsafe fn unmap(start: NonNull<u8>, bytes: usize) -> bool {
         note(start, bytes);
         true
+    }
+
+    fn touch(_: Line, _: *const u8, _: Access) {
+        step();
+    }
+
+    fn work(_: Work) {
+        step();
     }
 
     fn memory_limit() -> usize {

@@ -98,6 +98,42 @@ threading.Event().wait()";
 }
 
 #[test]
+fn a_heap_whose_pages_move_without_pause_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let busy = compiled(folder.path(), SWAPS);
+    let busy = Running::start(on_library(&mut Command::new(busy)));
+    for _ in 0..20 {
+        closes(&busy.pid);
+    }
+}
+
+/// Two threads that replace blocks of several pages, flat out.
+const SWAPS: &str = r#"
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+static void *swaps(void *seed) {
+    enum { HELD = 400 };
+    static __thread char *held[HELD];
+    for (unsigned state = (unsigned)(unsigned long)seed;;) {
+        state = state * 1664525u + 1013904223u;
+        unsigned at = (state >> 8) % HELD;
+        free(held[at]);
+        held[at] = malloc(5000 + (state >> 12) % 60000);
+        held[at][0] = 1;
+    }
+    return 0;
+}
+int main(void) {
+    pthread_t thread;
+    for (unsigned long seed = 1; seed < 3; seed++) pthread_create(&thread, 0, swaps, (void *)seed);
+    puts("up"); fflush(stdout);
+    pause();
+}
+"#;
+
+#[test]
 fn the_ledger_of_a_jvm_closes() {
     if !here("javac", "a JVM") || !here("java", "a JVM") {
         return;
