@@ -32,7 +32,7 @@ pub fn report(outcome: Outcome) -> ExitCode {
 
 /// A message quotes what it was given, which may hold anything: control characters are shown
 /// escaped, so that a line stays a line. Where the standard library's words would puzzle, plain ones stand.
-fn one_line(text: &str) -> String {
+pub fn one_line(text: &str) -> String {
     let text = plain(text);
     let mut line = String::with_capacity(text.len());
     for c in text.chars() {

@@ -22,6 +22,7 @@
 //!   ├ beacon      what the command reads and writes in a running process
 //!   ├ knobs       the names of knobs, for the face and the command
 //!   ├ process · residency · outside   what the kernel says about this process
+//!   ├ look        how the process's own memory is shared between its allocator and the rest
 //!   └ sys · text  system calls without errno, files read on the stack
 //! ```
 //!
@@ -47,6 +48,7 @@ pub mod held;
 mod hook;
 pub mod knobs;
 pub mod limits;
+pub mod look;
 pub mod membarrier;
 mod memory;
 pub mod observe;

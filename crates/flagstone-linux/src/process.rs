@@ -142,28 +142,37 @@ pub enum Access {
 /// Visits every mapping with its resident size (`/proc/self/smaps`). `buffer` holds a part of
 /// the file at a time. `false` if the file cannot be read.
 pub fn each_mapping(buffer: &mut [u8], mut visit: impl FnMut(Mapping)) -> bool {
-    let Some(fd) = sys::open(b"/proc/self/smaps\0") else {
+    let mut current: Option<Mapping> = None;
+    each_line_of(b"/proc/self/smaps\0", buffer, |line| {
+        if let Some(mapping) = Mapping::of(line) {
+            current = Some(mapping);
+        } else if let Some(mapping) = &mut current {
+            if let Some(bytes) = kibibytes(line, b"Rss:") {
+                mapping.resident = bytes;
+            } else if let Some(bytes) = kibibytes(line, b"Shared_Clean:") {
+                mapping.shared = bytes;
+            } else if let Some(bytes) = kibibytes(line, b"Shared_Dirty:") {
+                mapping.shared += bytes;
+                visit(*mapping);
+            }
+        }
+    })
+}
+
+/// Visits every mapping with its line, its sizes unknown (`/proc/self/maps`); otherwise as [`each_mapping`].
+pub(crate) fn each_map(buffer: &mut [u8], mut visit: impl FnMut(Mapping, &[u8])) -> bool {
+    each_line_of(b"/proc/self/maps\0", buffer, |line| {
+        if let Some(mapping) = Mapping::of(line) {
+            visit(mapping, line);
+        }
+    })
+}
+
+fn each_line_of(path: &[u8], buffer: &mut [u8], visit: impl FnMut(&[u8])) -> bool {
+    let Some(fd) = sys::open(path) else {
         return false;
     };
-    let mut current: Option<Mapping> = None;
-    each_line(
-        buffer,
-        |rest| sys::read(fd, rest),
-        |line| {
-            if let Some(mapping) = Mapping::of(line) {
-                current = Some(mapping);
-            } else if let Some(mapping) = &mut current {
-                if let Some(bytes) = kibibytes(line, b"Rss:") {
-                    mapping.resident = bytes;
-                } else if let Some(bytes) = kibibytes(line, b"Shared_Clean:") {
-                    mapping.shared = bytes;
-                } else if let Some(bytes) = kibibytes(line, b"Shared_Dirty:") {
-                    mapping.shared += bytes;
-                    visit(*mapping);
-                }
-            }
-        },
-    );
+    each_line(buffer, |rest| sys::read(fd, rest), visit);
     sys::close(fd);
     true
 }
@@ -235,7 +244,7 @@ fn fingerprint(words: &[&[u8]]) -> u64 {
     })
 }
 
-fn hexadecimal(text: &[u8]) -> Option<(usize, &[u8])> {
+pub(crate) fn hexadecimal(text: &[u8]) -> Option<(usize, &[u8])> {
     let digits = text.iter().take_while(|b| b.is_ascii_hexdigit()).count();
     let value = core::str::from_utf8(&text[..digits]).ok()?;
     let value = usize::from_str_radix(value, 16).ok()?;
@@ -243,7 +252,7 @@ fn hexadecimal(text: &[u8]) -> Option<(usize, &[u8])> {
 }
 
 /// The bytes in a line such as `Rss:      12 kB`.
-fn kibibytes(line: &[u8], key: &[u8]) -> Option<u64> {
+pub(crate) fn kibibytes(line: &[u8], key: &[u8]) -> Option<u64> {
     let value = line.strip_prefix(key)?.trim_ascii_start();
     text::number(value).map(|(kib, _)| kib * 1024)
 }

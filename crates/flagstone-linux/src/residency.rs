@@ -24,11 +24,13 @@ const REGIONS: usize = 128;
 const PAGEMAP_SCAN: usize = 0xC060_6610;
 
 /// Categories of pages (`linux/fs.h`).
+const PAGE_IS_FILE: u64 = 1 << 2;
 const PAGE_IS_PRESENT: u64 = 1 << 3;
 const PAGE_IS_PFNZERO: u64 = 1 << 5;
 
 /// Bits of a word of `pagemap` (the kernel's admin-guide/mm/pagemap.rst).
 const PRESENT: u64 = 1 << 63;
+const OF_FILE: u64 = 1 << 61;
 /// Mapped here and nowhere else, which no page of zeros is.
 const EXCLUSIVE: u64 = 1 << 56;
 
@@ -68,6 +70,8 @@ pub struct Resident {
     pagemap: Option<i32>,
     /// Whether the page map is of another process.
     other: bool,
+    /// Whether pages of files count.
+    files: bool,
     scans: bool,
     shares: bool,
     regions: [Region; REGIONS],
@@ -83,6 +87,7 @@ impl Resident {
         Self {
             pagemap: None,
             other: false,
+            files: true,
             scans: true,
             shares: true,
             regions: [Region {
@@ -95,9 +100,23 @@ impl Resident {
         }
     }
 
+    /// The same, for which pages of files do not count; without a page map it finds none.
+    #[must_use]
+    pub const fn of_no_file() -> Self {
+        let mut resident = Self::new();
+        resident.files = false;
+        resident
+    }
+
     /// Opens the process's page map.
     pub fn open(&mut self) {
         self.pagemap = sys::open(b"/proc/self/pagemap\0");
+    }
+
+    /// Whether there is a page map, which one that the kernel does not answer is not.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.pagemap.is_some()
     }
 
     /// Asks about another process, whose page map `pagemap` is; the caller closes it.
@@ -140,6 +159,10 @@ impl Resident {
 
     /// One scan of `start..end`: regions found and where the walk ended; `None` if refused.
     fn scan(&mut self, fd: i32, start: usize, end: usize) -> Option<(usize, usize)> {
+        let without = match self.files {
+            true => PAGE_IS_PFNZERO,
+            false => PAGE_IS_PFNZERO | PAGE_IS_FILE,
+        };
         let mut argument = ScanArgument {
             size: size_of::<ScanArgument>() as u64,
             flags: 0,
@@ -149,8 +172,8 @@ impl Resident {
             vec: self.regions.as_mut_ptr().addr() as u64,
             vec_len: REGIONS as u64,
             max_pages: 0,
-            category_inverted: PAGE_IS_PFNZERO,
-            category_mask: PAGE_IS_PRESENT | PAGE_IS_PFNZERO,
+            category_inverted: without,
+            category_mask: PAGE_IS_PRESENT | without,
             category_anyof_mask: 0,
             return_mask: PAGE_IS_PRESENT,
         };
@@ -242,32 +265,22 @@ impl Resident {
         } else {
             PRESENT | EXCLUSIVE
         };
+        let unwanted = if self.files { 0 } else { OF_FILE };
         for (page, word) in self.pages.iter_mut().zip(&self.words[..count]) {
-            *page = u8::from(word & wanted == wanted);
+            *page = u8::from(word & (wanted | unwanted) == wanted);
         }
         usize::try_from(got) == Ok(count * size_of::<u64>())
     }
+}
 
-    /// One byte a page; where that is refused, nothing is known to be resident.
-    fn ask_mincore(&mut self, page: usize, address: usize, count: usize) {
-        // SAFETY: the kernel writes one byte for each page.
-        let result = unsafe {
-            sys::call(
-                libc::SYS_mincore,
-                [
-                    address,
-                    count * page,
-                    self.pages.as_mut_ptr().expose_provenance(),
-                    0,
-                    0,
-                    0,
-                ],
-            )
-        };
-        if result != 0 {
-            self.pages[..count].fill(0);
-        }
-    }
+/// One byte a page, its lowest bit set if the page is there; `false` if the kernel refuses.
+#[must_use]
+pub fn present(start: usize, bytes: usize, pages: &mut [u8]) -> bool {
+    debug_assert!(bytes.div_ceil(crate::memory::page_size().bytes()) <= pages.len());
+    let pages = pages.as_mut_ptr().expose_provenance();
+    // SAFETY: the kernel writes one byte for each page.
+    let result = unsafe { sys::call(libc::SYS_mincore, [start, bytes, pages, 0, 0, 0]) };
+    result == 0
 }
 
 /// Calls `run` for every run of bytes whose lowest bit is set.
@@ -306,10 +319,11 @@ impl Residency for Resident {
             }
             self.close();
         }
-        self.by_page(start, pages.0, page, run, |me, at, count| {
-            me.ask_mincore(page, at, count);
-            true
-        });
+        if self.files {
+            self.by_page(start, pages.0, page, run, |me, at, count| {
+                present(at, count * page, &mut me.pages)
+            });
+        }
     }
 }
 
@@ -395,6 +409,36 @@ mod tests {
         resident.close();
         // SAFETY: reserved above, used by nobody.
         unsafe { memory::release(start, 2 * huge) };
+    }
+
+    #[test]
+    fn a_page_of_a_file_counts_until_it_is_written() {
+        let page = memory::page_size().bytes();
+        let rights = libc::PROT_READ | libc::PROT_WRITE;
+        let file = std::fs::File::open("/proc/self/exe").unwrap();
+        let fd = std::os::fd::AsRawFd::as_raw_fd(&file);
+        let (none, flags) = (core::ptr::null_mut(), libc::MAP_PRIVATE);
+        // SAFETY: two pages of a file longer than that, anywhere; one is read, the other written.
+        let start = unsafe {
+            let start = libc::mmap(none, 2 * page, rights, flags, fd, 0);
+            assert_ne!(start, libc::MAP_FAILED);
+            start.cast::<u8>().read_volatile();
+            start.cast::<u8>().add(page).write_volatile(1);
+            NonNull::new(start.cast::<u8>()).unwrap()
+        };
+        let mut all = Box::new(Resident::new());
+        let mut own = Box::new(Resident::of_no_file());
+        assert_eq!(own.count(start, PageCount(2)), 0, "no page map");
+        for resident in [&mut all, &mut own] {
+            resident.open();
+        }
+        for scans in [true, false] {
+            (all.scans, own.scans) = (scans, scans);
+            assert_eq!(pages_of(&runs(&mut all, start, 2)), [0, 1]);
+            assert_eq!(pages_of(&runs(&mut own, start, 2)), [1]);
+        }
+        all.close();
+        own.close();
     }
 
     #[test]

@@ -9,9 +9,9 @@ use crate::stream::{self, note};
 use crate::{life, ranges, tls};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use flagstone_linux::look::{Known, Look, Scratch, before};
+use flagstone_linux::residency;
 use flagstone_trace::extent::Seen;
-use flagstone_trace::pages::Pagemap;
-use flagstone_trace::resident::{Known, Scratch, before, look};
 use flagstone_trace::steady::Steady;
 use flagstone_trace::{Event, clock};
 
@@ -152,13 +152,13 @@ fn forget(address: usize) -> Option<usize> {
 }
 
 /// Touched pages of the block in entry `at`.
-fn touched(at: usize, address: usize, pagemap: Option<&Pagemap>) -> Option<usize> {
+fn touched(at: usize, address: usize, look: Option<&mut Look<'_>>) -> Option<usize> {
     let size = SIZES[at].load(Ordering::Relaxed);
     let born = BORN[at].load(Ordering::Relaxed);
     if born == EXPECTED {
         return STEADY.last(size);
     }
-    resident(address, size, pagemap).map(|now| SEEN.touched(size, born, now))
+    resident(address, size, look).map(|now| SEEN.touched(size, born, now))
 }
 
 /// Notes the mappings that stand before the first allocation: they are not the allocator's.
@@ -240,17 +240,18 @@ fn now_look(least: usize) {
     // SAFETY: this thread's own words.
     let depth = unsafe { (*local).depth };
     // SAFETY: `DUE` is "never": the room is this thread's.
-    let room = unsafe { &mut *ROOM.0.get() };
+    let Room { scratch, ranges } = unsafe { &mut *ROOM.0.get() };
     // SAFETY: this thread's own words; nothing of a look is noted as the program's.
     unsafe { (*local).depth = 1 };
-    let count = ranges::copy(&mut room.ranges[..ranges::RANGES]);
-    let [live, ended] = stream::stacks(&mut room.ranges[count..]);
-    let (ranges, rest) = room.ranges.split_at(count + live);
+    let count = ranges::copy(&mut ranges[..ranges::RANGES]);
+    let [live, ended] = stream::stacks(&mut ranges[count..]);
+    let (ranges, rest) = ranges.split_at(count + live);
     let known = Known {
         ranges,
         ended: &rest[..ended],
     };
-    let found = look(&mut room.scratch, known);
+    let mut look = Look::open(scratch);
+    let found = look.as_mut().and_then(|look| look.share(known));
     // SAFETY: as above.
     unsafe { (*local).depth = depth };
     let Some(found) = found else {
@@ -260,7 +261,6 @@ fn now_look(least: usize) {
         heap: found.heap,
         other: found.other,
     });
-    let pagemap = Pagemap::open();
     let used = USED.load(Ordering::Relaxed);
     let parts = (0..64).filter(|part| used >> part & 1 != 0);
     for at in parts.flat_map(|part| part * PART..(part + 1) * PART) {
@@ -268,7 +268,7 @@ fn now_look(least: usize) {
         if address <= 1 || !life::sampled(address as *mut _) {
             continue;
         }
-        let Some(pages) = touched(at, address, pagemap.as_ref()) else {
+        let Some(pages) = touched(at, address, look.as_mut()) else {
             continue;
         };
         let before = FOUND[at].swap(pages + 1, Ordering::Relaxed);
@@ -281,14 +281,13 @@ fn now_look(least: usize) {
     }
 }
 
-/// Pages of a block that are there; those alone that were written, where a look has opened the `pagemap`. Its first page
+/// Pages of a block that are there; those alone that were written, where a look is at hand. Its first page
 /// is one of them, as the allocator writes there; its last is where all between are, as a neighbour may have written there.
-fn resident(address: usize, size: usize, pagemap: Option<&Pagemap>) -> Option<usize> {
+fn resident(address: usize, size: usize, look: Option<&mut Look<'_>>) -> Option<usize> {
     let (start, end) = ((address & !0xfff) + 0x1000, (address + size) & !0xfff);
-    let exact = pagemap.filter(|_| size >= EXACT_BYTES);
-    let pages = match exact {
-        Some(pagemap) => pagemap.own(start, end, &mut [0; 96])? as usize,
-        None => present(start, end)?,
+    let pages = match look {
+        Some(look) if size >= EXACT_BYTES => look.own(start, end)?,
+        _ => present(start, end)?,
     };
     Some(match pages << 12 == end - start {
         true => pages + 2,
@@ -296,16 +295,15 @@ fn resident(address: usize, size: usize, pagemap: Option<&Pagemap>) -> Option<us
     })
 }
 
-/// Pages from `start` to `end` that are there.
+/// Pages from `start` to `end` that are there. Asked for 2 MiB at a time: most blocks are far smaller, and clearing room for
+/// more would cost as much as the question.
 fn present(start: usize, end: usize) -> Option<usize> {
     let mut pages = 0;
+    let mut present = [0_u8; 512];
     let mut at = start;
     while at < end {
-        let mut present = [0_u8; 4096];
         let bytes = (end - at).min(present.len() << 12);
-        // SAFETY: addresses to ask about, and a byte for each page.
-        let result = unsafe { libc::mincore(at as *mut _, bytes, present.as_mut_ptr()) };
-        if result != 0 {
+        if !residency::present(at, bytes, &mut present) {
             return None;
         }
         let asked = &present[..bytes >> 12];

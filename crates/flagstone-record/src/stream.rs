@@ -152,7 +152,7 @@ fn begin() -> *mut Stream {
     let first = thread == unsafe { libc::getpid() } as u32;
     let stack = match first {
         true => [0; 2],
-        false => flagstone_trace::resident::stack().unwrap_or_default(),
+        false => flagstone_linux::look::stack().unwrap_or_default(),
     };
     let had_it = |stream: &Stream| stream.stack[0].load(Ordering::Relaxed) == stack[0];
     let mut at = given_up(had_it);

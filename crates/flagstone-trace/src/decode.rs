@@ -217,4 +217,9 @@ impl State {
             recent: Recent::new(),
         }
     }
+
+    /// The last event's time.
+    pub(crate) const fn time(&self) -> u64 {
+        self.time
+    }
 }

@@ -9,6 +9,7 @@ use crate::event::Event;
 use crate::frame::{Kind, PROCESS_BYTES_MAX, RECORD_BYTES, Record, TEXT_BYTES_MAX};
 use crate::header::{Header, Process, SCHEMA};
 use crate::{Damage, Decoder};
+use core::ops::RangeInclusive;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
@@ -202,19 +203,40 @@ impl Trace {
         unpack(&self.file, place)
     }
 
-    /// Visits every event of one stream, oldest first.
+    /// Visits every event of one stream, oldest first. Its times never go back: a chunk that begins before the last
+    /// one ended counts from there.
     ///
     /// # Errors
     /// The visitor's, and [`Error::Damaged`].
     pub fn each<E: From<Error>>(
         &self,
         stream: &Stream,
+        visit: impl FnMut(u64, Event) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.each_about(stream, 0..=u64::MAX, visit)
+    }
+
+    /// The same for the chunks that have a part in these times; the others are not read.
+    ///
+    /// # Errors
+    /// As for [`Trace::each`].
+    pub fn each_about<E: From<Error>>(
+        &self,
+        stream: &Stream,
+        times: RangeInclusive<u64>,
         mut visit: impl FnMut(u64, Event) -> Result<(), E>,
     ) -> Result<(), E> {
+        let mut last = 0;
         for place in &stream.chunks {
+            let record = &place.record;
+            if record.last.max(last) < *times.start() || record.first.max(last) > *times.end() {
+                last = record.last.max(last);
+                continue;
+            }
             let payload = self.payload(place)?;
-            let mut decoder = Decoder::new(&payload, place.record.first);
+            let mut decoder = Decoder::new(&payload, place.record.first.max(last));
             while let Some((time, event)) = decoder.next().map_err(|d| damaged(place, &d))? {
+                last = time;
                 visit(time, event)?;
             }
         }
@@ -241,7 +263,7 @@ fn add(streams: &mut BTreeMap<StreamId, Stream>, place: Place) {
         id,
         thread: record.thread,
         events: 0,
-        times: (record.first, record.last),
+        times: (record.first, record.first),
         chunks: Vec::new(),
     });
     stream.events += u64::from(record.events);

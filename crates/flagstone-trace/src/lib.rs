@@ -20,16 +20,6 @@ pub mod encode;
 pub mod event;
 pub mod extent;
 pub mod frame;
-#[allow(
-    unsafe_code,
-    reason = "files of the system are read without a standard library"
-)]
-pub mod pages;
-#[allow(
-    unsafe_code,
-    reason = "files of the system are read without a standard library"
-)]
-pub mod resident;
 pub mod steady;
 pub mod varint;
 

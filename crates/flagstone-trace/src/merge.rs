@@ -162,7 +162,7 @@ impl Cursor {
             };
             self.chunk += 1;
             self.payload = trace.payload(place)?;
-            self.state = State::new(place.record.first);
+            self.state = State::new(place.record.first.max(self.state.time()));
         }
     }
 }

@@ -111,11 +111,15 @@ fn a_clock_that_goes_backwards_stands_still() {
         image: 1,
         stream: 1,
     };
-    for (time, address) in [(100, 16), (50, 32), (120, 48)] {
+    for (time, address) in [(100, 16), (50, 32), (120, 48), (70, 64), (130, 80)] {
         let request = Request::default();
         writer
             .event(id, 1, time, &Event::Alloc { address, request })
             .unwrap();
+        if time == 120 {
+            // The next chunk begins before this one ended.
+            writer.end(id).unwrap();
+        }
     }
     let bytes = writer.finish().unwrap();
     let trace = Trace::of(put(&mut file, &bytes)).unwrap();
@@ -124,7 +128,14 @@ fn a_clock_that_goes_backwards_stands_still() {
     while let Some((time, _, _)) = merged.next().unwrap() {
         times.push(time);
     }
-    assert_eq!(times, [100, 100, 120]);
+    assert_eq!(times, [100, 100, 120, 120, 180]);
+    let mut again = Vec::new();
+    let seen = trace.each(&trace.streams()[0], |time, _| {
+        again.push(time);
+        Ok::<(), flagstone_trace::Error>(())
+    });
+    seen.unwrap();
+    assert_eq!(again, times);
 }
 
 /// Writes a trace of `BIG_TRACE_MIB` to `BIG_TRACE`, for measuring how readers take a long one: four

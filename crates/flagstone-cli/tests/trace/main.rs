@@ -220,6 +220,81 @@ fn csv_has_a_line_for_each_event_and_parts_add_up() {
 }
 
 #[test]
+fn a_file_is_not_written_over_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let [file, other] = ["a.fst", "link.fst"].map(|name| folder.path().join(name));
+    assert!(record(&file, &[], &["true"]).status.success());
+    let before = std::fs::read(&file).unwrap();
+    std::os::unix::fs::symlink(&file, &other).unwrap();
+    for command in ["cut", "merge", "import"] {
+        let output = flagstone(&["trace", command, lossless(&file), "-o", lossless(&other)]);
+        let told = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{told}");
+        assert!(told.contains("link.fst is read"), "{told}");
+        assert!(std::fs::read(&file).unwrap() == before, "{command}");
+    }
+}
+
+/// Sites are numbered by each file for itself.
+#[test]
+fn sites_of_merged_files_keep_their_names() {
+    use flagstone_trace::{Event, Header, Request, Trace, write::Writer};
+    let folder = tempfile::tempdir().unwrap();
+    let [one, two, both] = ["1.fst", "2.fst", "12.fst"].map(|name| folder.path().join(name));
+    let write = |file: &Path, sites: &[&str]| {
+        let header: Header = serde_json::from_value(serde_json::json!({
+            "schema": "flagstone-trace/1", "recorder": "\u{1b}[31m", "page_size": 4096,
+            "tick_ns": 1.0, "sites": sites
+        }))
+        .unwrap();
+        let mut writer = Writer::new(std::fs::File::create(file).unwrap(), &header).unwrap();
+        let id = flagstone_trace::index::StreamId {
+            process: 1,
+            image: 1,
+            stream: 1,
+        };
+        for site in 1..=sites.len() as u32 {
+            let address = u64::from(site) * 64;
+            let request = Request {
+                site,
+                ..Request::default()
+            };
+            let event = Event::Alloc { address, request };
+            writer.event(id, 1, u64::from(site), &event).unwrap();
+        }
+        writer.finish().unwrap();
+    };
+    write(&one, &["dentry", "filp"]);
+    write(&two, &["sock", "dentry"]);
+    let words = ["trace", "merge", lossless(&one), lossless(&two), "-o"];
+    let merged = flagstone(&[&words[..], &[lossless(&both)]].concat());
+    assert!(merged.status.success(), "{}", text(&merged.stderr));
+    let trace = Trace::open(&both).unwrap();
+    let names: Vec<Vec<&str>> = trace
+        .streams()
+        .iter()
+        .map(|stream| {
+            let mut names = Vec::new();
+            let mut note = |event| {
+                if let Event::Alloc { request, .. } = event {
+                    names.push(trace.header().sites[request.site as usize - 1].as_str());
+                }
+            };
+            let seen = trace.each(stream, |_, event| {
+                note(event);
+                Ok::<(), flagstone_trace::Error>(())
+            });
+            seen.unwrap();
+            names
+        })
+        .collect();
+    assert_eq!(names, [["dentry", "filp"], ["sock", "dentry"]]);
+    let shown = flagstone(&["trace", "info", lossless(&both)]);
+    let shown = text(&shown.stdout);
+    assert!(shown.contains("recorded by  \\u{1b}[31m"), "{shown}");
+}
+
+#[test]
 fn an_event_at_the_very_bound_of_two_parts_is_in_one() {
     let folder = tempfile::tempdir().unwrap();
     let [text_file, file, part] = ["k.txt", "k.fst", "part.fst"].map(|n| folder.path().join(n));

@@ -334,6 +334,34 @@ mod tests {
         );
     }
 
+    /// Its parts would fill our own memory.
+    #[test]
+    fn a_block_larger_than_any_machine_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("huge.fst");
+        let header: Header = serde_json::from_value(serde_json::json!({
+            "schema": SCHEMA, "recorder": "a test", "page_size": 4096, "tick_ns": 1.0
+        }))
+        .unwrap();
+        let mut writer = Writer::new(std::fs::File::create(&file).unwrap(), &header).unwrap();
+        let id = StreamId {
+            process: 0,
+            image: 0,
+            stream: 1,
+        };
+        let request = Request {
+            size: 1 << 63,
+            ..Request::default()
+        };
+        let address = 4096;
+        writer
+            .event(id, 1, 0, &Event::Alloc { address, request })
+            .unwrap();
+        writer.finish().unwrap();
+        let told = tape(&spec(&file, "flagstone", 1)).err().unwrap();
+        assert!(told.contains("9223372036854775808 bytes"), "{told}");
+    }
+
     #[test]
     fn a_stream_ahead_of_the_others_waits_and_changes_nothing() {
         let folder = tempfile::tempdir().unwrap();

@@ -17,6 +17,9 @@ const KMALLOC_MAX: usize = 8 << 10;
 /// Most objects of a cache that are there before a trace begins.
 const FILLED_MAX: u64 = 1 << 22;
 
+/// Most bytes of one block, 1 TiB: no machine has more, and a step is made for each part of it.
+const BLOCK_BYTES_MAX: u64 = 1 << 40;
+
 /// The highest order of a block of pages.
 const ORDER_MAX: u8 = 10;
 
@@ -236,6 +239,11 @@ impl Maker {
     ) -> Result<(), String> {
         if self.live.contains_key(&key) {
             self.give(at, key);
+        }
+        if size > BLOCK_BYTES_MAX {
+            return Err(format!(
+                "a block of {size} bytes, more than any machine has"
+            ));
         }
         let size = usize::try_from(size).unwrap_or(usize::MAX).max(1);
         let pages = Held::Pages(size.div_ceil(self.rules.page.bytes()));

@@ -8,7 +8,7 @@
 use super::file::map;
 use super::program::{Head, Op, SAMPLES_MAX, SEGMENT, Sample, Segment, StreamHead, kind};
 use super::{Pace, feed};
-use flagstone_trace::resident::{self, Known, Scratch};
+use flagstone_linux::look::{Known, Look, Scratch, stack};
 use std::cell::Cell;
 use std::fs::{File, OpenOptions};
 use std::mem::offset_of;
@@ -469,7 +469,7 @@ fn touch_further(run: &Run, slot: Slot<'_>, bytes: u64) {
 }
 
 fn know_stack() {
-    if let (Some(stack), Ok(mut known)) = (resident::stack(), STACKS.lock()) {
+    if let (Some(stack), Ok(mut known)) = (stack(), STACKS.lock()) {
         let count = known.1;
         if count < known.0.len() && known.0[..count].iter().all(|old| old[0] != stack[0]) {
             known.0[count] = stack;
@@ -644,7 +644,9 @@ fn heap_bytes() -> u64 {
         ended: &stacks.0[..stacks.1],
         ..Known::default()
     };
-    resident::look(&mut scratch, known).map_or(0, |found| found.heap)
+    Look::open(&mut scratch)
+        .and_then(|mut look| look.share(known))
+        .map_or(0, |found| found.heap)
 }
 
 /// Faults and processor time so far.

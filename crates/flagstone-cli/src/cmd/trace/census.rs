@@ -72,7 +72,7 @@ impl Census {
             Event::Alloc { address: 0, .. } => self.failed += 1,
             Event::Alloc { address, request } => {
                 self.allocations += 1;
-                self.bytes_allocated += request.size;
+                self.bytes_allocated = self.bytes_allocated.saturating_add(request.size);
                 self.come(stream, address, request.size);
             }
             Event::Free { address } => {
@@ -87,7 +87,7 @@ impl Census {
             }
             Event::PageAlloc { .. } => self.page_allocations += 1,
             Event::PageFree { .. } => self.page_frees += 1,
-            Event::Lost { count } => self.lost += count,
+            Event::Lost { count } => self.lost = self.lost.saturating_add(count),
             Event::Touched { .. }
             | Event::Cpu { .. }
             | Event::PageMove { .. }
@@ -103,10 +103,10 @@ impl Census {
         let live = Live { size, stream };
         if let Some(before) = self.live.insert((program(stream), address), live) {
             self.missing_frees += 1;
-            self.end_live_bytes -= before.size;
+            self.end_live_bytes = self.end_live_bytes.saturating_sub(before.size);
             self.end_live_blocks -= 1;
         }
-        self.end_live_bytes += size;
+        self.end_live_bytes = self.end_live_bytes.saturating_add(size);
         self.end_live_blocks += 1;
         if self.end_live_bytes > self.peak_live_bytes {
             self.peak_live_bytes = self.end_live_bytes;
@@ -120,7 +120,7 @@ impl Census {
             None => self.unknown_frees += 1,
             Some(live) => {
                 self.frees_across_threads += u64::from(live.stream != stream);
-                self.end_live_bytes -= live.size;
+                self.end_live_bytes = self.end_live_bytes.saturating_sub(live.size);
                 self.end_live_blocks -= 1;
             }
         }
@@ -164,6 +164,23 @@ mod tests {
         assert_eq!((census.peak_live_bytes, census.peak_live_blocks), (150, 2));
         assert_eq!((census.end_live_bytes, census.end_live_blocks), (70, 1));
         assert_eq!((census.frees_across_threads, census.unknown_frees), (1, 1));
+    }
+
+    #[test]
+    fn sums_beyond_all_numbers_stay_the_largest() {
+        let mut census = Census::default();
+        for address in [16, 32] {
+            census.add(stream(1), &alloc(address, u64::MAX));
+            census.add(stream(1), &Event::Lost { count: u64::MAX });
+        }
+        for address in [16, 32] {
+            census.add(stream(1), &Event::Free { address });
+        }
+        assert_eq!((census.lost, census.bytes_allocated), (u64::MAX, u64::MAX));
+        assert_eq!(
+            (census.peak_live_bytes, census.end_live_bytes),
+            (u64::MAX, 0)
+        );
     }
 
     #[test]

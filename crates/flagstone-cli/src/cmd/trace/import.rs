@@ -66,6 +66,7 @@ pub fn import(file: &Path, output: &Path, options: &Options, command: &str) -> R
     let refused = |file: &Path, error: &dyn std::fmt::Display| {
         Failure::Usage(format!("{command}: {}: {error}", file.display()))
     };
+    super::files::apart(command, file, output)?;
     let mut source = input(file).map_err(|error| refused(file, &error))?;
     let read = flagstone_import::import(&mut source, options, || File::create(output));
     let summary = read.map_err(|error| match &error {

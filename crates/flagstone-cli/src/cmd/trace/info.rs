@@ -2,7 +2,7 @@
 
 use super::census::Census;
 use super::{Input, failed};
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Failure, Outcome, one_line};
 use flagstone_trace::index::Stream;
 use flagstone_trace::{Header, Trace};
 use serde::Serialize;
@@ -140,12 +140,12 @@ fn origin(header: &Header) -> String {
     text
 }
 
-/// A command with line ends in its words, as one line; what is long is cut.
-fn one_line(command: &str) -> String {
+/// A text with line ends in its words, as one line; what is long is cut.
+fn short(command: &str) -> String {
     /// Letters shown: two lines of a terminal.
     const SHOWN: usize = 160;
     let words: Vec<&str> = command.split_whitespace().collect();
-    let text = words.join(" ");
+    let text = one_line(&words.join(" "));
     match text.char_indices().nth(SHOWN) {
         Some((end, _)) => format!("{}...", &text[..end]),
         None => text,
@@ -156,14 +156,14 @@ fn print(document: &Document<'_>) {
     let (header, counts) = (document.header, &document.counts);
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     if !header.command.is_empty() {
-        println!("command      {}", one_line(&header.command.join(" ")));
+        println!("command      {}", short(&header.command.join(" ")));
     }
-    println!("recorded by  {}", origin(header));
+    println!("recorded by  {}", short(&origin(header)));
     if header.sample > 1 {
         println!("sample       one block in {}", header.sample);
     }
     for note in &header.notes {
-        println!("note         {note}");
+        println!("note         {}", one_line(note));
     }
     println!(
         "size         {} events in {:.1} MiB, {:.2} bytes each; {:.2} s",
@@ -175,7 +175,7 @@ fn print(document: &Document<'_>) {
     for program in document.programs.iter().take(SHOWN) {
         println!(
             "program      {} (process {}, child of {}): {} events in {}",
-            program.name,
+            short(&program.name),
             program.process,
             program.parent,
             program.events,

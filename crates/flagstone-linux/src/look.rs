@@ -10,7 +10,11 @@
 //!
 //! The system's own counters (`statm`) are batched for each CPU and off by some hundred KiB; these are not.
 
-use crate::pages::{self, File, Pagemap};
+use crate::process::{Mapping, Place, each_map, hexadecimal, kibibytes};
+use crate::{memory, residency, sys, text};
+use core::ptr::NonNull;
+use flagstone_core::base::PageCount;
+use flagstone_core::stats::Residency;
 
 /// Bytes read of a file at a time.
 const READ: usize = 32 << 10;
@@ -24,29 +28,24 @@ const READ_ONLY_MAX: usize = 64 << 20;
 /// Memory to work in.
 pub struct Scratch {
     text: [u8; READ],
-    pages: [u64; 2048],
+    pages: residency::Resident,
 }
 
 impl Scratch {
     /// Empty.
     #[must_use]
+    #[allow(clippy::new_without_default, reason = "only useful as a constant")]
     pub const fn new() -> Self {
         Self {
             text: [0; READ],
-            pages: [0; 2048],
+            pages: residency::Resident::of_no_file(),
         }
-    }
-}
-
-impl Default for Scratch {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
 /// Resident bytes that are the process's own: not of files, not shared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Resident {
+pub struct Share {
     /// Of the allocator.
     pub heap: u64,
     /// All others.
@@ -64,176 +63,145 @@ pub struct Known<'a> {
     pub ended: &'a [[usize; 2]],
 }
 
-/// Looks at this process. No answer without `/proc`, or where other memory is too large to look at.
-pub fn look(scratch: &mut Scratch, known: Known<'_>) -> Option<Resident> {
-    let all = anonymous(scratch)?;
-    let other = other(scratch, known)?;
-    Some(Resident {
-        heap: all.saturating_sub(other),
-        other,
-    })
-}
+/// A look at this process, whose page map is open meanwhile.
+pub struct Look<'a>(&'a mut Scratch);
 
-/// All anonymous bytes.
-fn anonymous(scratch: &mut Scratch) -> Option<u64> {
-    let file = File::open(c"/proc/self/smaps_rollup")?;
-    let mut end = 0;
-    while let Some(read @ 1..) = file.read(&mut scratch.text[end..]) {
-        end += read;
+impl<'a> Look<'a> {
+    /// None without `/proc`.
+    pub fn open(scratch: &'a mut Scratch) -> Option<Self> {
+        scratch.pages.open();
+        scratch.pages.is_open().then_some(Self(scratch))
     }
-    let name = b"\nAnonymous:";
-    let text = &scratch.text[..end];
-    let at = text.windows(name.len()).position(|part| part == name)?;
-    let digits = text[at + name.len()..]
-        .iter()
-        .skip_while(|byte| **byte == b' ')
-        .take_while(|byte| byte.is_ascii_digit());
-    Some(digits.fold(0, |sum, digit| sum * 10 + u64::from(digit - b'0')) << 10)
+
+    /// How the process's own memory is shared. No answer where other memory is too large to look at.
+    pub fn share(&mut self, known: Known<'_>) -> Option<Share> {
+        let rollup = text::Path::of(&[b"/proc/self/smaps_rollup"]).read(&mut self.0.text)?;
+        let all = text::lines(rollup).find_map(|line| kibibytes(line, b"Anonymous:"))?;
+        let other = self.other(known)?;
+        Some(Share {
+            heap: all.saturating_sub(other),
+            other,
+        })
+    }
+
+    /// The process's own pages from `start` to `end`, if the kernel tells.
+    pub fn own(&mut self, start: usize, end: usize) -> Option<usize> {
+        own(&mut self.0.pages, start, end)
+    }
+
+    /// Resident bytes of the process's own outside its allocator.
+    fn other(&mut self, known: Known<'_>) -> Option<u64> {
+        let Scratch { text, pages } = &mut *self.0;
+        let memory = sys::open(b"/proc/self/mem\0")?;
+        let mut count = Count {
+            pages,
+            memory,
+            left: PAGES_MAX,
+            found: 0,
+            image: (0, 0),
+            data_ends: 0,
+        };
+        let mut all = Some(());
+        let read = each_map(text, |map, line| {
+            all = all.and_then(|()| count.map(&map, line, known));
+        });
+        sys::close(memory);
+        all.filter(|()| read)?;
+        Some((count.found * memory::page_size().bytes()) as u64)
+    }
 }
 
-/// A line of `maps`.
-struct Map {
-    start: usize,
-    end: usize,
-    /// Its first byte's place in the file.
-    offset: usize,
-    /// The file's number, its digits read as others; zero for none.
-    file: usize,
+impl Drop for Look<'_> {
+    fn drop(&mut self) {
+        self.0.pages.close();
+    }
+}
+
+fn own(pages: &mut residency::Resident, start: usize, end: usize) -> Option<usize> {
+    let page = memory::page_size().bytes();
+    let count = PageCount(end.div_ceil(page) - start / page);
+    let found = NonNull::new(core::ptr::without_provenance_mut(start))
+        .map_or(0, |start| pages.count(start, count));
+    pages.is_open().then_some(found)
+}
+
+/// What `maps` says of a mapping beside its place.
+struct Rights {
     writable: bool,
     /// Private, and readable or writable: it may hold pages of its own.
     own: bool,
-    named: bool,
-    heap: bool,
+    /// Its first byte's place in the file.
+    offset: usize,
 }
 
-fn hex(text: &[u8]) -> Option<usize> {
-    text.iter().try_fold(0_usize, |sum, byte| {
-        let digit = (*byte as char).to_digit(16)?;
-        Some(sum << 4 | digit as usize)
-    })
-}
-
-impl Map {
+impl Rights {
     fn of(line: &[u8]) -> Option<Self> {
-        let mut words = line
-            .split(|byte| *byte == b' ')
-            .filter(|word| !word.is_empty());
-        let (places, rights) = (words.next()?, words.next()?);
-        let dash = places.iter().position(|byte| *byte == b'-')?;
-        let offset = hex(words.next()?)?;
-        let file = hex(words.nth(1)?)?;
-        let name = words.next().unwrap_or_default();
-        let right = |at: usize, which: u8| rights.get(at) == Some(&which);
+        let mut words = line.split(|&byte| byte == b' ').skip(1);
+        let rights = words.next()?;
+        let has = |at: usize, right: u8| rights.get(at) == Some(&right);
         Some(Self {
-            start: hex(&places[..dash])?,
-            end: hex(&places[dash + 1..])?,
-            offset,
-            file,
-            writable: right(1, b'w'),
-            own: right(3, b'p') && (right(0, b'r') || right(1, b'w')),
-            named: !name.is_empty(),
-            heap: name.starts_with(b"[heap") || name.starts_with(b"[anon"),
+            writable: has(1, b'w'),
+            own: has(3, b'p') && (has(0, b'r') || has(1, b'w')),
+            offset: hexadecimal(words.next()?)?.0,
         })
-    }
-}
-
-/// Hands over the lines of `maps`; no answer where a line has none.
-fn each_map(
-    maps: &File,
-    text: &mut [u8; READ],
-    mut each: impl FnMut(&Map) -> Option<()>,
-) -> Option<()> {
-    let mut end = 0;
-    loop {
-        let read = maps.read(&mut text[end..])?;
-        end += read;
-        let mut at = 0;
-        while let Some(length) = text[at..end].iter().position(|byte| *byte == b'\n') {
-            if let Some(map) = Map::of(&text[at..at + length]) {
-                each(&map)?;
-            }
-            at += length + 1;
-        }
-        text.copy_within(at..end, 0);
-        end -= at;
-        if read == 0 || end == text.len() {
-            return Some(());
-        }
     }
 }
 
 /// Hands over this process's anonymous mappings without a name, before anything was allocated: they are the loader's and
 /// the threads' own. None where a heap stands already.
 pub fn before(scratch: &mut Scratch, mut each: impl FnMut(usize, usize)) {
-    let text = &mut scratch.text;
-    let mut all = |each: &mut dyn FnMut(&Map) -> Option<()>| {
-        let maps = File::open(c"/proc/self/maps")?;
-        each_map(&maps, text, each)
-    };
-    let no_heap = |map: &Map| (!map.heap).then_some(());
-    if all(&mut { no_heap }).is_some() {
-        all(&mut |map| {
-            if map.own && !map.named {
-                each(map.start, map.end);
-            }
-            Some(())
-        });
-    }
-}
-
-/// Resident bytes of the process's own outside its allocator.
-fn other(scratch: &mut Scratch, known: Known<'_>) -> Option<u64> {
-    let maps = File::open(c"/proc/self/maps")?;
-    let pagemap = Pagemap::open()?;
-    let memory = File::open(c"/proc/self/mem")?;
-    let Scratch { text, pages } = scratch;
-    let mut count = Count {
-        pagemap,
-        memory,
-        pages,
-        left: PAGES_MAX,
-        found: 0,
-        image: (0, 0),
-        data_ends: 0,
-    };
-    each_map(&maps, text, |map| count.map(map, known))?;
-    Some(count.found * pages::size() as u64)
+    // `[heap]` or `[anon:...]`.
+    let named = |line: &[u8]| line.ends_with(b"]");
+    let mut heap = false;
+    each_map(&mut scratch.text, |map, line| {
+        heap |= map.place == Place::Anonymous && named(line);
+    });
+    each_map(&mut scratch.text, |map, line| {
+        let own = map.place == Place::Anonymous && Rights::of(line).is_some_and(|r| r.own);
+        if own && !heap {
+            each(map.start, map.end);
+        }
+    });
 }
 
 struct Count<'a> {
-    pagemap: Pagemap,
-    memory: File,
-    pages: &'a mut [u64; 2048],
+    pages: &'a mut residency::Resident,
+    memory: i32,
     left: usize,
-    found: u64,
+    found: usize,
     /// Where the last file's first byte lies, and its number.
-    image: (usize, usize),
+    image: (usize, u64),
     /// Where the last file's writable data end.
     data_ends: usize,
 }
 
 impl Count<'_> {
-    fn map(&mut self, map: &Map, known: Known<'_>) -> Option<()> {
-        let of_file = map.named && !map.heap;
-        if of_file && map.offset == 0 && map.file != self.image.1 {
-            self.image = (map.start, map.file);
+    fn map(&mut self, map: &Mapping, line: &[u8], known: Known<'_>) -> Option<()> {
+        let Some(rights) = Rights::of(line) else {
+            return Some(());
+        };
+        match map.place {
+            Place::File(file) if rights.offset == 0 && file != self.image.1 => {
+                self.image = (map.start, file);
+            }
+            _ => {}
         }
-        if !map.own {
+        if !rights.own {
             return Some(());
         }
-        if of_file {
-            if map.writable {
+        if map.place != Place::Anonymous {
+            if rights.writable {
                 self.data_ends = map.end;
             }
-            if map.writable || map.end - map.start <= READ_ONLY_MAX {
+            if rights.writable || map.end - map.start <= READ_ONLY_MAX {
                 return self.range(map.start, map.end);
             }
             return Some(());
         }
         let mut start = map.start;
-        if !map.named && start == self.data_ends {
+        if start == self.data_ends {
             // Zeroed data of a program or library.
-            let end = image_end(&self.memory, self.image.0).clamp(start, map.end);
+            let end = image_end(self.memory, self.image.0).clamp(start, map.end);
             self.range(start, end)?;
             start = end;
         }
@@ -249,10 +217,9 @@ impl Count<'_> {
 
     /// Counts pages that are there and are no file's.
     fn range(&mut self, start: usize, end: usize) -> Option<()> {
-        let page = pages::size();
-        let pages = (end.div_ceil(page)) - start / page;
+        let pages = (end - start).div_ceil(memory::page_size().bytes());
         self.left = self.left.checked_sub(pages)?;
-        self.found += self.pagemap.own(start, end, self.pages)?;
+        self.found += own(self.pages, start, end)?;
         Some(())
     }
 }
@@ -262,11 +229,9 @@ const HEADERS: usize = 64 + 56 * 24;
 
 /// Where the program or library at `image` ends, by its own headers; zero if it is none. They are read as a
 /// file: another thread may be unmapping it.
-fn image_end(memory: &File, image: usize) -> usize {
+fn image_end(memory: i32, image: usize) -> usize {
     let mut bytes = [0_u8; HEADERS];
-    let Some(read) = memory.read_at(&mut bytes, image) else {
-        return 0;
-    };
+    let read = sys::read_at(memory, &mut bytes, image);
     image_bytes(&bytes[..read]).map_or(0, |length| image.saturating_add(length))
 }
 
@@ -315,34 +280,32 @@ pub fn stack() -> Option<[usize; 2]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::boxed::Box;
     use std::sync::{Mutex, PoisonError};
 
     /// Held by tests that compare looks at this one process.
     static ALONE: Mutex<()> = Mutex::new(());
 
+    fn share(scratch: &mut Scratch, known: Known<'_>) -> Share {
+        Look::open(scratch).unwrap().share(known).unwrap()
+    }
+
     #[test]
-    fn lines_of_maps_say_what_they_are() {
-        let map = Map::of(b"7f00a000-7f00b000 rw-p 00001000 fe:00 12  /lib/x.so").unwrap();
-        assert_eq!((map.start, map.end), (0x7f00_a000, 0x7f00_b000));
-        assert!(map.own && map.named && map.writable && !map.heap);
-        let map = Map::of(b"7f00b000-7f00c000 ---p 00000000 00:00 0 ").unwrap();
-        assert!(!map.own && !map.named);
-        assert!(
-            Map::of(b"1000-2000 rw-p 00000000 00:00 0   [heap]")
-                .unwrap()
-                .heap
-        );
-        assert!(
-            !Map::of(b"1000-2000 rw-s 00000000 00:01 5 /dev/zero")
-                .unwrap()
-                .own
-        );
-        assert!(Map::of(b"nonsense").is_none());
+    fn lines_of_maps_say_what_may_be_done() {
+        let of = |line: &[u8]| Rights::of(line).unwrap();
+        let data = of(b"7f00a000-7f00b000 rw-p 00001000 fe:00 12  /lib/x.so");
+        assert!(data.own && data.writable && data.offset == 0x1000);
+        assert!(!of(b"7f00b000-7f00c000 ---p 00000000 00:00 0 ").own);
+        assert!(!of(b"1000-2000 rw-s 00000000 00:01 5 /dev/zero").own);
+        let code = of(b"1000-2000 r-xp 00000000 00:01 5 /lib/x.so");
+        assert!(code.own && !code.writable);
+        // The kernel's own page at the end of the address space.
+        assert!(!of(b"ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]").own);
     }
 
     #[test]
     fn an_image_ends_where_its_last_segment_does() {
-        let mut headers = vec![0_u8; 64 + 2 * 56];
+        let mut headers = [0_u8; 64 + 2 * 56];
         headers[..6].copy_from_slice(b"\x7fELF\x02\x01");
         headers[32] = 64;
         headers[54] = 56;
@@ -373,7 +336,7 @@ mod tests {
             start as usize
         };
         let mut scratch = Box::new(Scratch::new());
-        let before = look(&mut scratch, Known::default()).unwrap();
+        let before = share(&mut scratch, Known::default());
         let anonymous = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         let start = map(0, BYTES + 4096, anonymous, -1);
         let fixed = libc::MAP_PRIVATE | libc::MAP_FIXED;
@@ -382,7 +345,7 @@ mod tests {
         let behind = core::ptr::with_exposed_provenance_mut::<u8>(start + 4096);
         // SAFETY: the mapping's other pages.
         unsafe { behind.write_bytes(1, BYTES) };
-        let after = look(&mut scratch, Known::default()).unwrap();
+        let after = share(&mut scratch, Known::default());
         assert!(
             after.heap >= before.heap + BYTES as u64 / 2,
             "{before:?} {after:?}"
@@ -408,13 +371,13 @@ mod tests {
             start as usize
         };
         let mut scratch = Box::new(Scratch::new());
-        let with = look(&mut scratch, Known::default()).unwrap();
+        let with = share(&mut scratch, Known::default());
         let ranges = &[[start, start + BYTES]];
         let known = Known {
             ranges,
             ..Known::default()
         };
-        let without = look(&mut scratch, known).unwrap();
+        let without = share(&mut scratch, known);
         assert!(
             without.heap + (BYTES as u64) <= with.heap + (1 << 20),
             "{with:?} {without:?}"
@@ -452,7 +415,7 @@ mod tests {
                 ended: &[ended],
                 ..Known::default()
             };
-            look(&mut scratch, known).unwrap().heap
+            share(&mut scratch, known).heap
         };
         let (none, stack) = (heap([0; 2]), heap([start, start + BYTES]));
         let across = heap([start + GUARD, start + BYTES]);
