@@ -162,16 +162,18 @@ pub fn variables(folder: &Path, interval: Option<u64>) -> Vec<(&'static str, std
     variables
 }
 
-/// What a command and its children left in `folder`, as one file, and shown: the command's own process first. `unserved` is why
-/// its last program may have left nothing.
+/// What a command and its children left in `folder`, as one file, and shown: the command's own process first.
+///
+/// Processes without a sample leave nothing. If none left anything, the file is a profile without places, unless `lost` says why
+/// there is none to be had.
 ///
 /// # Errors
-/// A usage failure: nothing was left, or the file cannot be written.
+/// A usage failure: the file cannot be written.
 pub fn of_run(
     (folder, process): (&Path, i32),
     file: &Path,
     is_quiet: bool,
-    unserved: Option<&str>,
+    lost: Option<&str>,
 ) -> Result<(), Failure> {
     let mut all = Vec::new();
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -184,9 +186,13 @@ pub fn of_run(
     }
     all.sort_by_key(|sites| (sites.raw.process != process as u64, sites.raw.process));
     if all.is_empty() {
-        let why = unserved.unwrap_or("it was killed, or confined itself before it allocated");
-        eprintln!("flagstone: run: --profile: the command left no profile: {why}");
-        return Ok(());
+        if let Some(why) = lost {
+            eprintln!("flagstone: run: --profile: the command left no profile: {why}");
+            return Ok(());
+        }
+        eprintln!(
+            "flagstone: run: --profile: no sample: the command allocated too little for one; a smaller --profile-interval takes more"
+        );
     }
     write(&mut all, "run: --profile", Some(file))?;
     if !is_quiet {
