@@ -185,17 +185,17 @@ pub fn of_run(
         }
     }
     all.sort_by_key(|sites| (sites.raw.process != process as u64, sites.raw.process));
-    if all.is_empty() {
-        if let Some(why) = lost {
-            eprintln!("flagstone: run: --profile: the command left no profile: {why}");
-            return Ok(());
-        }
+    let is_empty = all.is_empty();
+    if let Some(why) = lost.filter(|_| is_empty) {
+        eprintln!("flagstone: run: --profile: the command left no profile: {why}");
+        return Ok(());
+    }
+    write(&mut all, "run: --profile", Some(file))?;
+    if is_empty {
         eprintln!(
             "flagstone: run: --profile: no sample: the command allocated too little for one; a smaller --profile-interval takes more"
         );
-    }
-    write(&mut all, "run: --profile", Some(file))?;
-    if !is_quiet {
+    } else if !is_quiet {
         view::print_run(&mut all, file);
     }
     Ok(())
