@@ -207,7 +207,7 @@ mod tests {
         let gain = "at most 30.0 MiB less at its end (2.0 MiB at its peak)";
         assert_eq!(proposed(true, &kept).as_deref(), Some(gain));
         // One that is killed is a service mostly, and what it kept was there until then.
-        let gain = "at most 30.0 MiB less at its last sample (0 KiB at its peak)";
+        let gain = "at most 30.0 MiB less at its last sample (0 B at its peak)";
         let killed = [(0, 1, 0), (500, 100, 0), (510, 1, 30)];
         assert_eq!(proposed(false, &killed).as_deref(), Some(gain));
     }
