@@ -59,7 +59,7 @@ const VARIABLES: &[(&str, &str, &str)] = &[
     (
         "FLAGSTONE_PROFILE",
         "a file; `%p` in its name is the process's number",
-        "samples where memory comes from; the file is left at exit, for `flagstone profile` (docs/profiles.md)",
+        "samples where memory comes from; the file is left at exit, for `flagstone profile` (docs/profiles.md); under a name with `%p` only by processes that had a sample",
     ),
     (
         "FLAGSTONE_PROFILE_INTERVAL",

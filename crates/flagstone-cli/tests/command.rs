@@ -57,6 +57,44 @@ fn misspelt_words_are_one_line_that_says_what_was_meant() {
 }
 
 #[test]
+fn a_program_that_is_not_there_is_answered_with_its_neighbour() {
+    let folder = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink("/bin/true", folder.path().join("python3")).unwrap();
+    let beside = folder.path().join("pyhton3");
+    let beside = beside.to_str().unwrap();
+    let file = folder.path().join("trace");
+    let file = file.to_str().unwrap();
+    for (arguments, status) in [
+        (&["run", "--"][..], 127),
+        (&["run", "--compare", "glibc", "--"], 127),
+        (&["record", "--output", file, "--"], 127),
+        (&["check", "--"], 2),
+    ] {
+        for (name, line) in [
+            (
+                "pyhton3",
+                "no program 'pyhton3' in PATH; did you mean 'python3'?\n".to_owned(),
+            ),
+            ("nginx", "no program 'nginx' in PATH\n".to_owned()),
+            (
+                beside,
+                format!(
+                    "{beside}: no such file; did you mean '{}/python3'?\n",
+                    folder.path().display()
+                ),
+            ),
+        ] {
+            let mut command = Command::cargo_bin("flagstone").unwrap();
+            command.args(arguments).arg(name).env("PATH", folder.path());
+            let output = command.output().unwrap();
+            let said = String::from_utf8(output.stderr).unwrap();
+            let line = format!("flagstone: {}: {line}", arguments[0]);
+            assert_eq!((said, output.status.code()), (line, Some(status)));
+        }
+    }
+}
+
+#[test]
 fn completions_know_every_command() {
     for shell in ["bash", "zsh", "fish"] {
         let output = flagstone(&["completions", shell]);

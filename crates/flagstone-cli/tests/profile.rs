@@ -481,3 +481,37 @@ fn a_profile_replaces_a_file_and_goes_into_a_pipe_which_stays_one() {
         assert!(shown.status.success(), "{}", text(&shown.stderr));
     }
 }
+
+#[test]
+fn a_process_without_a_sample_leaves_a_file_only_under_a_name_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let left = |name: &str| {
+        let status = Command::new("sh")
+            .args(["-c", "true"])
+            .env("LD_PRELOAD", flagstone_library())
+            .env("FLAGSTONE_PROFILE", folder.path().join(name))
+            .env("FLAGSTONE_PROFILE_INTERVAL", "1T")
+            .status();
+        assert!(status.unwrap().success());
+        std::fs::read_dir(folder.path()).unwrap().count()
+    };
+    assert_eq!(left("heap.%p"), 0, "one of many processes");
+    assert_eq!(left("heap.raw"), 1, "the one that was asked for");
+    let file = folder.path().join("heap.pb.gz");
+    let output = flagstone(&[
+        "run",
+        "--profile",
+        file.to_str().unwrap(),
+        "--profile-interval",
+        "1T",
+        "--",
+        "true",
+    ]);
+    let said = text(&output.stderr);
+    assert!(
+        output.status.success() && said.contains("no sample"),
+        "{said}"
+    );
+    let bytes = std::fs::read(&file).unwrap();
+    assert!(bytes.starts_with(&[0x1F, 0x8B]), "an empty profile");
+}

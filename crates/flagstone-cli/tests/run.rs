@@ -351,7 +351,11 @@ fn mistakes_are_one_line_with_the_right_status() {
     std::fs::write(&plain, "#!/bin/sh\n").expect("written");
     let plain = plain.to_str().expect("text");
     for (arguments, status, word) in [
-        (&["--", "no-such-command"][..], 127, "not found in PATH"),
+        (
+            &["--", "no-such-command"][..],
+            127,
+            "no program 'no-such-command' in PATH",
+        ),
         (&["--", "/no/such/file"], 127, "no such file"),
         (&["--", plain], 126, "chmod"),
         (&["--", "/"], 126, "directory"),

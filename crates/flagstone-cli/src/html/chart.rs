@@ -26,6 +26,11 @@ pub(crate) fn drawing(id: &str, language: &str, title: &str, words: &str, spec: 
     }
 }
 
+/// Columns of a legend below a chart, by its width: a phone has room for one.
+pub(crate) fn legend_columns() -> Value {
+    json!({ "expr": "containerSize()[0] < 480 ? 1 : containerSize()[0] < 720 ? 2 : 3" })
+}
+
 /// How everything looks, in the page's variables.
 pub(crate) fn look() -> Value {
     let axis = json!({

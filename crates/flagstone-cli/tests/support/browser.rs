@@ -14,6 +14,9 @@ const PROBE: &str = "<script>addEventListener('load', () => setTimeout(() => {
     described: charts.filter(words).length,
     fits: charts.every(chart => chart.parentElement.className === 'scrolled'
       || chart.getBoundingClientRect().right <= innerWidth),
+    cut: [...document.querySelectorAll('svg .role-legend text')].filter(label =>
+      label.getBoundingClientRect().right > label.ownerSVGElement.getBoundingClientRect().right + 1)
+      .map(label => label.textContent),
     sideways: document.documentElement.scrollWidth > innerWidth,
     width: innerWidth,
     paper: getComputedStyle(document.body).backgroundColor,
@@ -134,6 +137,12 @@ pub fn drawn(page: &Path) {
         );
         assert_eq!(seen["described"], seen["charts"], "and has words: {seen}");
         assert_eq!(seen["fits"], true, "no chart is cut off: {seen}");
+        let none: [&str; 0] = [];
+        assert_eq!(
+            seen["cut"],
+            serde_json::json!(none),
+            "legends are whole: {seen}"
+        );
         assert_eq!(
             seen["sideways"], false,
             "the page does not scroll sideways: {seen}"

@@ -1,9 +1,10 @@
 //! What the commands leave in a process: those that read nothing, those that tell a request, killed or not.
 
-use crate::ours::{BUSY, Running, ask, closes, compiled, flagstone, on_library};
+use crate::ours::{BUSY, Running, ask, closes, compiled, flagstone, on_library, said};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
 
 /// Holds blocks of each kind, and sleeps.
@@ -199,5 +200,98 @@ fn nothing_traces_or_stops_a_busy_process_while_it_is_read() {
                 break;
             }
         }
+    }
+}
+
+/// The calls by which one process stops, traces or signals another, or changes its memory other than by writing a few bytes.
+const ON_OTHERS: [libc::c_long; 12] = [
+    libc::SYS_ptrace,
+    libc::SYS_kill,
+    libc::SYS_tkill,
+    libc::SYS_tgkill,
+    libc::SYS_rt_sigqueueinfo,
+    libc::SYS_rt_tgsigqueueinfo,
+    libc::SYS_pidfd_send_signal,
+    libc::SYS_process_vm_writev,
+    libc::SYS_process_madvise,
+    libc::SYS_process_mrelease,
+    libc::SYS_migrate_pages,
+    libc::SYS_move_pages,
+];
+
+/// The command with a filter that ends it, and whatever it starts, at the first of these calls.
+fn alone(command: &mut Command) -> &mut Command {
+    let statement = |code: u32, k| libc::sock_filter {
+        code: code as u16,
+        jt: 0,
+        jf: 0,
+        k,
+    };
+    // The number of the call is the first word that a filter sees.
+    let mut filter = vec![statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0)];
+    for (at, call) in ON_OTHERS.into_iter().enumerate() {
+        filter.push(libc::sock_filter {
+            code: (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16,
+            jt: (ON_OTHERS.len() - at) as u8,
+            jf: 0,
+            k: call as u32,
+        });
+    }
+    let answer = libc::BPF_RET | libc::BPF_K;
+    filter.push(statement(answer, libc::SECCOMP_RET_ALLOW));
+    filter.push(statement(answer, libc::SECCOMP_RET_KILL_PROCESS));
+    let install = move || {
+        let program = libc::sock_fprog {
+            len: filter.len() as u16,
+            filter: filter.as_ptr().cast_mut(),
+        };
+        // SAFETY: numbers, and a filter that lives during the call.
+        let failed = unsafe {
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0
+                || libc::prctl(
+                    libc::PR_SET_SECCOMP,
+                    libc::SECCOMP_MODE_FILTER,
+                    &raw const program,
+                ) != 0
+        };
+        match failed {
+            true => Err(std::io::Error::last_os_error()),
+            false => Ok(()),
+        }
+    };
+    // SAFETY: two system calls, which are safe in the child of a fork.
+    unsafe { command.pre_exec(install) }
+}
+
+#[test]
+fn no_command_makes_a_call_that_could_stop_or_signal_the_process() {
+    let mut signals = Command::new("sh");
+    let signals = alone(signals.args(["-c", "kill -0 $$"])).status().unwrap();
+    assert_eq!(signals.signal(), Some(libc::SIGSYS), "the filter works");
+
+    let folder = tempfile::tempdir().unwrap();
+    let program = compiled(folder.path(), BUSY);
+    let busy = Running::start(on_library(&mut Command::new(program)));
+    let pid = busy.pid.as_str();
+    let profile = folder.path().join("heap.pb.gz");
+    let profile = profile.to_str().unwrap();
+    let commands: [&[&str]; 13] = [
+        &["ps"],
+        &["metrics"],
+        &["stat", pid],
+        &["stat", pid, "--maps"],
+        &["top", "--once", pid],
+        &["get", pid],
+        &["verify", pid],
+        &["metrics", pid],
+        &["trim", "--dry-run", pid],
+        &["check", pid],
+        &["set", "--wait", "60", pid, "cache.malloc-64.min_partial=1"],
+        &["trim", "--wait", "60", pid],
+        &["profile", pid, "--for", "1s", "-o", profile],
+    ];
+    for words in commands {
+        let (code, out, err) = said(alone(flagstone().args(words)));
+        assert_eq!(code, Some(0), "{words:?}: {out}{err}");
     }
 }

@@ -6,7 +6,8 @@
 //!
 //! Written beside its place and then put there, so that a file is whole or as it was; a device or a pipe is written to where it is.
 //! Nothing is written where nothing was
-//! sampled in a child, where the process is not the one that began (the child of a `vfork`), or beside a filter;
+//! sampled in a child or in one of many processes (`%p` in the name): a file costs a short process more than all else of a profile.
+//! Nor where the process is not the one that began (the child of a `vfork`), or beside a filter;
 //! a program that confines itself leaves the profile up to then.
 
 use super::area::{self, Area, FRAMES, Head, LIVE, MAPS, MARKS, STACKS};
@@ -108,6 +109,10 @@ fn write(is_last: bool) {
     }
     // SAFETY: the name was written before `len`.
     let given = unsafe { &(&*OUTPUT.name.get())[..len] };
+    if each_process_has_a_file(given) && area.head.samples.load(Relaxed) == 0 {
+        OUTPUT.busy.store(false, Release);
+        return;
+    }
     let mut name = Name::new();
     name.push_given(
         given,
@@ -134,6 +139,11 @@ fn write(is_last: bool) {
         complain(&name, error);
     }
     OUTPUT.busy.store(false, Release);
+}
+
+/// Whether a file's name has the process's number in it: somebody looks at many processes.
+fn each_process_has_a_file(name: &[u8]) -> bool {
+    name.windows(2).any(|pair| pair == b"%p")
 }
 
 /// Writes everything to a file; the error, or 0.

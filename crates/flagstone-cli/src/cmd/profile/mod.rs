@@ -162,16 +162,18 @@ pub fn variables(folder: &Path, interval: Option<u64>) -> Vec<(&'static str, std
     variables
 }
 
-/// What a command and its children left in `folder`, as one file, and shown: the command's own process first. `unserved` is why
-/// its last program may have left nothing.
+/// What a command and its children left in `folder`, as one file, and shown: the command's own process first.
+///
+/// Processes without a sample leave nothing. If none left anything, the file is a profile without places, unless `lost` says why
+/// there is none to be had.
 ///
 /// # Errors
-/// A usage failure: nothing was left, or the file cannot be written.
+/// A usage failure: the file cannot be written.
 pub fn of_run(
     (folder, process): (&Path, i32),
     file: &Path,
     is_quiet: bool,
-    unserved: Option<&str>,
+    lost: Option<&str>,
 ) -> Result<(), Failure> {
     let mut all = Vec::new();
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -183,13 +185,17 @@ pub fn of_run(
         }
     }
     all.sort_by_key(|sites| (sites.raw.process != process as u64, sites.raw.process));
-    if all.is_empty() {
-        let why = unserved.unwrap_or("it was killed, or confined itself before it allocated");
+    let is_empty = all.is_empty();
+    if let Some(why) = lost.filter(|_| is_empty) {
         eprintln!("flagstone: run: --profile: the command left no profile: {why}");
         return Ok(());
     }
     write(&mut all, "run: --profile", Some(file))?;
-    if !is_quiet {
+    if is_empty {
+        eprintln!(
+            "flagstone: run: --profile: no sample: the command allocated too little for one; a smaller --profile-interval takes more"
+        );
+    } else if !is_quiet {
         view::print_run(&mut all, file);
     }
     Ok(())

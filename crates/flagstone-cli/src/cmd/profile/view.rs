@@ -7,7 +7,7 @@ use crate::terminal::{Screen, size, unpadded, wrap};
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 use serde::Serialize;
 use std::fmt::Write as _;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 use std::path::Path;
 
 /// Functions named of each place: the innermost ones.
@@ -118,7 +118,7 @@ pub fn print_run(all: &mut [Sites], file: &Path) {
     let stderr = std::io::stderr();
     let screen = Screen::of(&stderr, 100);
     let mut text = text(all, &[], RUN_PLACES, screen);
-    if stderr.is_terminal() || !text.is_empty() {
+    if !text.is_empty() {
         let _ = writeln!(text, "Try: go tool pprof -top {}", file.display());
     }
     let _ = stderr.lock().write_all(text.as_bytes());

@@ -8,7 +8,8 @@
 
 use super::answer::{Shares, bytes, end_of, is_larger, worth};
 use super::document::Outcome;
-use super::reports::{Cache, Kind, LedgerLine, Report};
+use super::kept;
+use super::reports::{Cache, Kind, Report};
 use super::runtimes::{Keeps, Runtime, runtime_of};
 use super::trial::{Apply, Measured};
 use crate::terminal::{percent, size};
@@ -57,7 +58,7 @@ pub fn tries(
         None => own_mappings(main),
     });
     found.extend(stacks(main));
-    found.extend(cached(main));
+    found.extend(kept::cached(main));
     found.extend(fragmented(main, &outcome.policy));
     found.extend(rounded(main));
     found.retain(|one| !one.apply.is_in(&outcome.policy));
@@ -184,82 +185,6 @@ fn blocks(main: &Report, at_peak: u64) -> String {
         size(each),
         end_of(main)
     )
-}
-
-/// The gain of a part at the end, and beside it what it was at the peak: a change that helps there need not help here.
-fn at_both(main: &Report, of: impl Fn(&[LedgerLine]) -> u64) -> String {
-    let (end, peak) = (of(&main.ledger), of(&main.peak.ledger));
-    let when = end_of(main);
-    let beside = match main.ledger == main.peak.ledger {
-        true => String::new(),
-        false => format!(" ({} at its peak)", size(peak)),
-    };
-    format!("at most {} less {when}{beside}", size(end))
-}
-
-fn cached(main: &Report) -> Option<Try> {
-    let of = |line| bytes(&main.ledger, line);
-    let objects_of = |lines: &[LedgerLine]| {
-        bytes(lines, Line::Sheaves) + bytes(lines, Line::Barns) + bytes(lines, Line::Pinned)
-    };
-    let pages_of =
-        |lines: &[LedgerLine]| bytes(lines, Line::Pagesets) + bytes(lines, Line::FreePages);
-    let (objects, pages) = (objects_of(&main.ledger), pages_of(&main.ledger));
-    let total = Shares::of(&main.ledger).total();
-    if worth(objects, total) && objects >= pages {
-        let cache = main.caches.iter().max_by_key(|cache| cache.pinned_bytes)?;
-        let pinned = of(Line::Pinned);
-        let where_ = if pinned > 0 {
-            format!(
-                "; the cached objects pin {} of free ones in their slabs, most in {} ({} of {} slabs)",
-                size(pinned),
-                cache.name,
-                cache.pinned_slabs,
-                cache.slabs
-            )
-        } else {
-            String::new()
-        };
-        return Some(Try {
-            rule: "smaller-sheaves",
-            change: "--set sheaf_capacity=16".to_owned(),
-            because: format!(
-                "{} of free objects are cached in sheaves and barns {}{where_}",
-                size(objects - pinned),
-                end_of(main)
-            ),
-            gain: at_both(main, objects_of),
-            gain_bytes: Some(objects),
-            cost: "more refills, each with a lock of the node".to_owned(),
-            apply: Apply {
-                set: &["sheaf_capacity=16"],
-                ..Apply::default()
-            },
-            measured: None,
-        });
-    }
-    worth(pages, total).then(|| Try {
-        rule: "fewer-free-pages",
-        change: "--set retain_bytes_min=1M --set retain_share=0 --set pcp_bytes_max=256K"
-            .to_owned(),
-        because: format!(
-            "{} of free pages are kept for the next request {}",
-            size(pages),
-            end_of(main)
-        ),
-        gain: at_both(main, pages_of),
-        gain_bytes: Some(pages),
-        cost: "memory that is needed again is asked of the system again: page faults".to_owned(),
-        apply: Apply {
-            set: &[
-                "retain_bytes_min=1M",
-                "retain_share=0",
-                "pcp_bytes_max=256K",
-            ],
-            ..Apply::default()
-        },
-        measured: None,
-    })
 }
 
 /// What is free between objects in use, at the end or else at the peak; caches are known of the end alone.

@@ -5,7 +5,7 @@
 //!   Shares, kinds of mappings ─► sentence; `advice` says what to try, or else `nothing` why there is nothing
 //! ```
 
-use super::reports::{Kind, LedgerLine, Report};
+use super::reports::{Kind, LedgerLine, Report, Sure};
 use crate::terminal::{percent, size};
 use flagstone_core::stats::Line;
 use serde::Serialize;
@@ -182,8 +182,12 @@ pub fn sentence(report: &Report) -> String {
         ));
     }
     let end = Shares::of(&report.ledger);
-    let idle = end.fragmented_bytes + end.cached_bytes;
-    if end != peak && idle >= WORTH_BYTES && idle >= end.total() / 4 {
+    if peak.held_bytes == 0 && end.held_bytes == 0 {
+        text.push_str(
+            " It asked this heap for nothing: it has an allocator of its own, or needs none.",
+        );
+    }
+    if end != peak && is_idle(&end) && stays(report, is_idle) {
         let when = if report.at_exit {
             "At its end"
         } else {
@@ -197,6 +201,18 @@ pub fn sentence(report: &Report) -> String {
         text.push_str(&format!(" {bounds}"));
     }
     text
+}
+
+/// Whether much of a moment's memory is free.
+fn is_idle(shares: &Shares) -> bool {
+    let idle = shares.fragmented_bytes + shares.cached_bytes;
+    idle >= WORTH_BYTES && idle >= shares.total() / 4
+}
+
+/// Whether what holds at the end of a report did so before its program's last moments. One that was killed was in the
+/// middle of its work.
+fn stays(report: &Report, holds: impl Fn(&Shares) -> bool) -> bool {
+    !report.at_exit || report.lasted(Sure::Certainly, |lines| holds(&Shares::of(lines)))
 }
 
 /// Whether a peak is so much above the shares of the largest sample that these are not the peak's.
@@ -245,7 +261,10 @@ fn fragmentation(report: &Report, peak: &Shares, end: &Shares) -> String {
         (sample.at_ns, Shares::of_lines(lines))
     });
     let worst = samples.max_by_key(|(_, shares)| shares.fragmented_bytes);
-    let worst = worst.filter(|(_, shares)| worth(shares.fragmented_bytes, shares.total()));
+    let is_worth = |shares: &Shares| worth(shares.fragmented_bytes, shares.total());
+    let worst = worst.filter(|(_, shares)| is_worth(shares));
+    let worst =
+        worst.filter(|_| report.lasted(Sure::Perhaps, |lines| is_worth(&Shares::of(lines))));
     if let Some((at, shares)) = worst {
         let first = report.samples_taken.first().map_or(at, |first| first.at_ns);
         return format!(
@@ -322,6 +341,31 @@ mod tests {
         );
         let text = sentence(&report(&[(80, 1), (20, 3), (10, 0)]));
         assert!(text.contains("Little is fragmentation"), "{text}");
+    }
+
+    #[test]
+    fn what_a_program_frees_in_its_last_moments_is_not_told() {
+        let mut report = report(&[(80, 1), (20, 30), (10, 20)]);
+        let text = sentence(&report);
+        assert!(
+            text.contains(" At its end (30.0 MiB) the program held"),
+            "{text}"
+        );
+        // The same within a tenth of a second.
+        for (sample, ms) in report.samples_taken.iter_mut().zip([0, 9900, 9950]) {
+            sample.at_ns = ms * 1_000_000;
+        }
+        let text = sentence(&report);
+        assert!(!text.contains(" At its end ("), "{text}");
+        report.ledger = Vec::new();
+        let text = sentence(&report);
+        assert!(text.contains(" Little is fragmentation (1.0 MiB"), "{text}");
+    }
+
+    #[test]
+    fn a_program_with_an_allocator_of_its_own_is_told() {
+        let text = sentence(&report(&[(0, 0), (0, 0)]));
+        assert!(text.contains("an allocator of its own"), "{text}");
     }
 
     fn kinds(of: &[(&str, u64)]) -> Vec<Kind> {

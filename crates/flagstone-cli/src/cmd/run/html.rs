@@ -10,7 +10,7 @@ use super::reports::Cache;
 use super::timeline::{Sampled, Timeline};
 use super::trial::Measured;
 use crate::html;
-use crate::html::chart::{COLOURS, drawing, look};
+use crate::html::chart::{COLOURS, drawing, legend_columns, look};
 use crate::terminal::{size, whole_percent};
 use flagstone_core::stats::Line;
 use maud::{Markup, html};
@@ -242,7 +242,7 @@ fn picture(timeline: &Timeline, description: &str) -> Value {
                     "color": {
                         "field": "part", "type": "nominal",
                         "scale": { "domain": PARTS, "range": colours },
-                        "legend": { "title": null, "orient": "bottom", "columns": 3 }
+                        "legend": { "title": null, "orient": "bottom", "columns": legend_columns() }
                     }
                 }
             },

@@ -21,8 +21,10 @@ pub(super) mod child;
 mod compare;
 mod document;
 mod html;
+mod kept;
 pub(super) mod last;
 mod looks;
+mod near;
 pub(super) mod program;
 pub(crate) mod reports;
 pub(crate) mod runtimes;
@@ -211,8 +213,9 @@ pub fn run(args: &Args) -> Outcome {
         view::print(&outcome, &found);
     }
     if let (Some(file), Some(folder)) = (&args.profile, &profiles) {
-        let unserved = outcome.unserved.as_deref();
-        profile::of_run((folder.path(), ended.process), file, args.quiet, unserved)?;
+        let killed = ended.signal().map(|_| "it was killed");
+        let lost = outcome.unserved.as_deref().or(killed);
+        profile::of_run((folder.path(), ended.process), file, args.quiet, lost)?;
     }
     Ok(ExitCode::from(ended.code()))
 }

@@ -8,6 +8,7 @@
 //! program), with another one (another C library), in another class (32 bits), or where the
 //! kernel tells it to trust nobody (setuid), nothing can be preloaded.
 
+use super::near;
 use object::Object as _;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -51,24 +52,24 @@ fn not_executable(name: &str, why: &str) -> Refusal {
 }
 
 fn locate(command: &OsStr) -> Result<PathBuf, Refusal> {
-    let name = command.to_string_lossy();
     if command.as_bytes().contains(&b'/') {
         let path = PathBuf::from(command);
         return match executable(&path) {
-            Kind::Absent => Err(not_found(&name, "no such file")),
-            Kind::Directory => Err(not_executable(&name, "is a directory")),
-            Kind::Plain => Err(not_executable(&name, "not executable; chmod +x it")),
+            Kind::Absent => Err(absent(&path)),
+            Kind::Directory => Err(not_executable(&shown(&path), "is a directory")),
+            Kind::Plain => Err(not_executable(&shown(&path), "not executable; chmod +x it")),
             Kind::Executable => Ok(path),
         };
     }
     let path = std::env::var_os("PATH").unwrap_or_else(|| OsString::from("/usr/bin:/bin"));
+    let directories = || {
+        std::env::split_paths(&path).map(|directory| match directory.as_os_str().is_empty() {
+            true => PathBuf::from("."),
+            false => directory,
+        })
+    };
     let mut plain = None;
-    for directory in std::env::split_paths(&path) {
-        let directory = if directory.as_os_str().is_empty() {
-            PathBuf::from(".")
-        } else {
-            directory
-        };
+    for directory in directories() {
         let candidate = directory.join(command);
         match executable(&candidate) {
             Kind::Executable if !command.is_empty() => return Ok(candidate),
@@ -76,10 +77,30 @@ fn locate(command: &OsStr) -> Result<PathBuf, Refusal> {
             _ => {}
         }
     }
-    match plain {
-        Some(path) => Err(not_executable(&shown(&path), "not executable; chmod +x it")),
-        None => Err(not_found(&name, "not found in PATH")),
+    if let Some(path) = plain {
+        return Err(not_executable(&shown(&path), "not executable; chmod +x it"));
     }
+    let name = command.to_string_lossy();
+    let meant = near::program(command, directories(), can_run);
+    let question = meant.map_or(String::new(), |near| format!("; did you mean '{near}'?"));
+    let line = format!("no program '{name}' in PATH{question}");
+    Err(Refusal::Code(127, line))
+}
+
+/// A path that nothing is at, with its neighbour of a similar name.
+fn absent(path: &Path) -> Refusal {
+    let directory = path.parent().map(Path::to_owned);
+    let near = path.file_name().and_then(|name| {
+        let near = near::program(name, directory.into_iter(), can_run)?;
+        Some(path.with_file_name(near))
+    });
+    let question = near.map(|near| format!("; did you mean '{}'?", shown(&near)));
+    let why = format!("no such file{}", question.unwrap_or_default());
+    not_found(&shown(path), &why)
+}
+
+fn can_run(path: &Path) -> bool {
+    matches!(executable(path), Kind::Executable)
 }
 
 enum Kind {

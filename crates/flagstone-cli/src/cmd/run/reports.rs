@@ -2,6 +2,7 @@
 
 use crate::exit::Failure;
 use crate::terminal::size;
+use flagstone_core::stats::Line;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::Path;
@@ -242,7 +243,51 @@ pub struct Sample {
     pub ledger: Vec<u64>,
 }
 
+impl Sample {
+    /// Its ledger by names.
+    pub fn lines(&self) -> Vec<LedgerLine> {
+        let lines = Line::ALL.into_iter().zip(&self.ledger);
+        let named = lines.map(|(line, &bytes)| LedgerLine {
+            line: line.name().to_owned(),
+            bytes,
+        });
+        named.collect()
+    }
+}
+
+/// What held for this part of a run ...
+const LONG_PART: u64 = 10;
+/// ... and this many nanoseconds is worth a word. What a program frees in its last moments is no state that it was in.
+const LONG_NS: u64 = 1_000_000_000;
+
+/// How sure it must be that something held between two samples: one is taken whenever the resident size has changed by a
+/// sixteenth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sure {
+    /// It does in both.
+    Certainly,
+    /// It does in the first.
+    Perhaps,
+}
+
 impl Report {
+    /// Whether something held for a good part of the run, by its samples.
+    pub fn lasted(&self, sure: Sure, holds: impl Fn(&[LedgerLine]) -> bool) -> bool {
+        let samples = &self.samples_taken;
+        let held: Vec<bool> = samples
+            .iter()
+            .map(|sample| holds(&sample.lines()))
+            .collect();
+        let span = |pair: &[Sample]| pair[1].at_ns.saturating_sub(pair[0].at_ns);
+        let pairs = samples.windows(2).zip(held.windows(2));
+        let whole: u64 = samples.windows(2).map(span).sum();
+        let long: u64 = pairs
+            .filter(|(_, held)| held[0] && (held[1] || sure == Sure::Perhaps))
+            .map(|(pair, _)| span(pair))
+            .sum();
+        long >= LONG_NS && long >= whole / LONG_PART
+    }
+
     /// The largest resident size known of the process, in bytes.
     pub fn peak_bytes(&self) -> u64 {
         let kernel = self.peak_rss_bytes.unwrap_or(0);

@@ -110,8 +110,20 @@ fn own_heap(reading: &Reading) -> Option<String> {
         Keeps::Mappings => format!("; try {} at its start", runtime.change),
         Keeps::Blocks(_) => String::new(),
     };
-    worth(bytes, reading.sum_bytes)
-        .then(|| format!("{}: {} {where_}{change}.", runtime.what, size(bytes)))
+    worth(bytes, reading.sum_bytes).then(|| {
+        capital(&format!(
+            "{}: {} {where_}{change}.",
+            runtime.what,
+            size(bytes)
+        ))
+    })
+}
+
+/// A sentence with a capital at its start.
+fn capital(sentence: &str) -> String {
+    let mut letters = sentence.chars();
+    let first = letters.next().into_iter().flat_map(char::to_uppercase);
+    first.chain(letters.clone()).collect()
 }
 
 /// Every line with a byte in it, largest first; below "outside the heap" its kinds.

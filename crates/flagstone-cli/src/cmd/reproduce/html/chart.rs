@@ -9,7 +9,7 @@
 //! each other, so that error bars do not hide.
 
 use crate::cmd::reproduce::view::figure;
-use crate::html::chart::{COLOURS, drawing, look};
+use crate::html::chart::{COLOURS, drawing, legend_columns, look};
 use core::fmt::Write;
 use maud::{Markup, html};
 use serde_json::{Value, json};
@@ -181,7 +181,7 @@ impl Chart {
             "scale": { "domain": series, "range": colours },
             "legend": {
                 "title": null, "orient": "bottom", "symbolStrokeWidth": 0,
-                "columns": { "expr": "containerSize()[0] < 480 ? 1 : containerSize()[0] < 720 ? 2 : 3" }
+                "columns": legend_columns()
             }
         });
         let shape = json!({
