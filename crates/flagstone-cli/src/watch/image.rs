@@ -86,7 +86,7 @@ pub fn adopt(target: &Target, heap_bytes: usize) -> io::Result<()> {
 
 /// Brings a part of the copy here now, so that all of it is of nearly one instant.
 pub fn bring(start: NonNull<u8>, bytes: usize) {
-    for at in (0..bytes).step_by(CHUNK) {
+    for at in (0..bytes).step_by(CHUNK).chain(bytes.checked_sub(1)) {
         // SAFETY: what cannot be read ends the process (`on_fault`), as everywhere in a copy.
         unsafe { start.as_ptr().wrapping_add(at).read_volatile() };
     }
