@@ -1,20 +1,22 @@
-/* Prints 1 if the mapping of a large block, or of a heap of small ones, asks for huge pages, else 0: two words. */
+/* Prints what pages three mappings ask for, that of the first block, of a large one and of the last of a heap of small ones:
+ * huge, plain or any. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define BLOCKS 4096
 
-static int asks(void *block) {
+static const char *asks(void *block) {
     FILE *maps = fopen("/proc/self/smaps", "r");
     char line[512];
     unsigned long at = (unsigned long)block, from, to;
-    int here = 0, found = 0;
+    const char *found = "nothing";
+    int here = 0;
     while (maps && fgets(line, sizeof line, maps)) {
         if (sscanf(line, "%lx-%lx ", &from, &to) == 2)
             here = from <= at && at < to;
         else if (here && !strncmp(line, "VmFlags:", 8))
-            found = strstr(line, " hg") != NULL;
+            found = strstr(line, " hg") ? "huge" : strstr(line, " nh") ? "plain" : "any";
     }
     if (maps)
         fclose(maps);
@@ -23,12 +25,14 @@ static int asks(void *block) {
 
 int main(void) {
     static char *blocks[BLOCKS];
+    char *first = malloc(1);
     char *large = malloc(64 << 20);
     for (int i = 0; i < BLOCKS; i++)
         blocks[i] = malloc(16 << 10);
-    printf("%d %d\n", asks(large), asks(blocks[BLOCKS - 1]));
+    printf("%s %s %s\n", asks(first), asks(large), asks(blocks[BLOCKS - 1]));
     for (int i = 0; i < BLOCKS; i++)
         free(blocks[i]);
     free(large);
+    free(first);
     return 0;
 }

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   reserve   mmap PROT_NONE      address space only; no memory, no commit charge (not writable)
-//!   commit    mprotect writable   in place; charged now, so an impossible size is refused here
+//!   commit    mprotect writable   in place; charged now, so an impossible size is refused here;
+//!                                 what a process needs first gets plain pages (MADV_NOHUGEPAGE)
 //!   decommit  MADV_DONTNEED       contents gone, reads as zero, stays committed
 //!   release   munmap
 //!   remap     mremap MAYMOVE      moves page tables, never bytes
@@ -22,8 +23,12 @@ use flagstone_core::platform::{NotMapped, OutOfMemory};
 const MADV_DONTNEED_LOCKED: usize = 24;
 
 /// Bytes from which on memory that is committed at once may have huge pages. Why 4 MiB: one of 2 MiB lies in it wherever
-/// it begins, and heaps below some 32 MiB commit less at once, so small programs stay small.
+/// it begins.
 const HUGE_PAGES_MIN: usize = 4 << 20;
+
+/// Whether the next memory of that length is the first, in which small programs stay. Where the system gives huge pages to
+/// everybody, a first malloc would else zero 2 MiB.
+static FIRST: AtomicBool = AtomicBool::new(true);
 
 /// Whether it asks for them.
 static HUGE_PAGES: AtomicBool = AtomicBool::new(false);
@@ -138,6 +143,8 @@ pub unsafe fn map_at(start: NonNull<u8>, bytes: usize) -> Result<(), NotMapped> 
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let address = mmap(at, bytes, protection, libc::MAP_FIXED_NOREPLACE);
     if address == at as isize {
+        // SAFETY: mapped just now, used by nobody.
+        unsafe { choose_pages(start, bytes) };
         return Ok(());
     }
     if !(-4095..0).contains(&address) {
@@ -220,11 +227,28 @@ pub unsafe fn commit(start: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory
     if result != 0 {
         return Err(OutOfMemory);
     }
-    if bytes >= HUGE_PAGES_MIN && HUGE_PAGES.load(Relaxed) {
-        // SAFETY: obligation 1; the advice changes no contents, and a kernel that refuses it does without.
-        unsafe { advise(start, bytes, libc::MADV_HUGEPAGE as usize) };
-    }
+    // SAFETY: obligation 1.
+    unsafe { choose_pages(start, bytes) };
     Ok(())
+}
+
+/// Says what pages fresh memory is to have. A kernel that refuses the advice does without.
+///
+/// # Safety
+/// 1. As for `Platform::commit`.
+unsafe fn choose_pages(start: NonNull<u8>, bytes: usize) {
+    if bytes < HUGE_PAGES_MIN {
+        return;
+    }
+    let advice = if HUGE_PAGES.load(Relaxed) {
+        libc::MADV_HUGEPAGE
+    } else if FIRST.swap(false, Relaxed) {
+        libc::MADV_NOHUGEPAGE
+    } else {
+        return;
+    };
+    // SAFETY: obligation 1; the advice changes no contents.
+    unsafe { advise(start, bytes, advice as usize) };
 }
 
 /// # Safety

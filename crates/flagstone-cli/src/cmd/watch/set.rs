@@ -103,9 +103,11 @@ pub fn run(args: &Args) -> Outcome {
         applied,
     };
     if document("set", args.json.path(), &found)? {
-        let was = before.map_or(String::new(), |before| format!(" (was {before})"));
+        let was = before.map_or(String::new(), |before| {
+            format!(" (was {})", words(knob, before))
+        });
         match applied {
-            true => println!("{knob}={value}{was}"),
+            true => println!("{knob}={}{was}", words(knob, value)),
             false => println!("{}", idle(args.pid, "it takes the setting")),
         }
     }
@@ -118,6 +120,15 @@ fn value(knob: &str, text: &str) -> Option<u64> {
         ("profile" | "limit" | "pressure", "off") => Some(0),
         ("pressure", "on") => Some(1),
         _ => suggest::bytes(text),
+    }
+}
+
+/// A value as a user gives it.
+fn words(knob: &str, value: u64) -> String {
+    match (knob, value) {
+        ("profile" | "limit" | "pressure", 0) => "off".into(),
+        ("pressure", 1) => "on".into(),
+        _ => value.to_string(),
     }
 }
 
