@@ -6,7 +6,7 @@
 #   docker run --rm -v "$PWD:/work" -w /work flagstone run -- ./app      an app for Debian 12's C library
 #
 # To put the allocator under another image, copy the library out of this one: docs/install.md.
-FROM rust:1.95-bookworm AS build
+FROM docker.io/library/rust:1.95-bookworm AS build
 WORKDIR /src
 COPY . .
 RUN cargo xtask install --prefix /usr --destdir /out \
@@ -16,7 +16,7 @@ RUN cargo xtask install --prefix /usr --destdir /out \
         /out/usr/share/bash-completion/completions/flagstone \
     && strip --strip-debug /out/usr/bin/flagstone /out/usr/lib/libflagstone.so.0
 
-FROM debian:bookworm-slim
+FROM docker.io/library/debian:bookworm-slim
 COPY --from=build /out/usr /usr
 RUN ldconfig
 ENTRYPOINT ["flagstone"]

@@ -112,7 +112,7 @@ fn the_image_runs_and_its_library_goes_over_another_image() {
 
     let over = fresh("image-over");
     let lines = format!(
-        "FROM debian:bookworm-slim\nENV LD_PRELOAD=libc.so.6\n{}",
+        "FROM docker.io/library/debian:bookworm-slim\nENV LD_PRELOAD=libc.so.6\n{}",
         documented(&name)
     );
     std::fs::write(over.join("Dockerfile"), lines).expect("written");

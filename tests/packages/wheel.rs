@@ -222,7 +222,7 @@ fn schedulers_arrays_make_every_run_of_a_sweep_once() {
             root.join("bin").join(words.next().expect("a program")),
             &folder,
         );
-        pod.args(words.map(|word| word.replace("/work", &folder.display().to_string())));
+        pod.args(words.map(|word| word.replace("/data", &folder.display().to_string())));
         pod.env("JOB_COMPLETION_INDEX", index.to_string())
             .env("JOB_COMPLETIONS", &all);
         run(&mut pod);
