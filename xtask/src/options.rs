@@ -49,7 +49,7 @@ const VARIABLES: &[(&str, &str, &str)] = &[
     (
         "FLAGSTONE_HUGE_PAGES",
         "0 or 1",
-        "memory that is committed 4 MiB and more at once asks for transparent huge pages; 0 (measured: docs/adr/0026-one-budget.md)",
+        "memory that is committed 4 MiB and more at once asks for transparent huge pages; 0: the first 4 MiB of the heap ask for plain pages, so that small programs stay small where the system gives huge ones to everybody (Debian does), and the rest is the system's choice (measured: docs/adr/0026-one-budget.md)",
     ),
     (
         "FLAGSTONE_NAMES",
