@@ -256,11 +256,10 @@ impl Vm {
             .defer(self.cpu.get(), self.now.get(), item);
     }
 
-    /// Runs one batch of this CPU's deferred frees whose grace period is over.
+    /// Runs this CPU's deferred frees whose grace period is over.
     #[inline]
     pub fn run_deferred(&self, mut free: impl FnMut(Deferred)) {
         let cpu = self.cpu.get();
-        self.rcu.borrow_mut().begin_pass(cpu);
         loop {
             let mut rcu = self.rcu.borrow_mut();
             let item = rcu.take(cpu, self.now.get());

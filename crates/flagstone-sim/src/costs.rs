@@ -57,11 +57,9 @@ pub struct Costs {
     block: Ps,
     page: Ps,
     handoff: u64,
-    per_waiter: Ps,
     watched: u64,
     watched_each: Ps,
     queueing: Queueing,
-    slab_queueing: Queueing,
     /// Stretch of private work with 0, 1, .. 8 running threads on the core.
     stretch: [u64; 9],
     /// Added to it for each thread of the core that spins on a lock.
@@ -141,11 +139,9 @@ impl Costs {
             block: ps(work.block),
             page: ps(work.page),
             handoff: (machine.locks.handoff * UNIT as f64).round() as u64,
-            per_waiter: ps(machine.locks.per_waiter_ns),
             watched: (machine.locks.watched.unwrap_or(0.0) * UNIT as f64).round() as u64,
             watched_each: ps(machine.locks.watched_ns.unwrap_or(0.0)),
             queueing: machine.locks.default,
-            slab_queueing: machine.locks.slab.unwrap_or(machine.locks.default),
             stretch,
             spinning: ((machine.smt.spinning.unwrap_or(1.0) - 1.0) * UNIT as f64).round() as u64,
             at_hand: machine.smt.at_hand.unwrap_or(false),
@@ -193,27 +189,18 @@ impl Costs {
         journey * self.linger / UNIT
     }
 
-    /// Who gets a lock of `kind` next.
+    /// Who gets a contended lock next.
     #[inline]
     #[must_use]
-    pub fn queueing(&self, kind: LockKind) -> Queueing {
-        if kind == LockKind::Slab {
-            self.slab_queueing
-        } else {
-            self.queueing
-        }
+    pub fn queueing(&self) -> Queueing {
+        self.queueing
     }
 
-    /// From the holder's release to the winner's first instruction, over `distance`, with
-    /// `others` still waiting.
+    /// From the holder's release to the winner's first instruction, over `distance`.
     #[inline]
     #[must_use]
-    pub fn handoff(&self, kind: LockKind, distance: Distance, others: u64) -> Ps {
-        let line = self.line(distance) * self.handoff / UNIT;
-        match self.queueing(kind) {
-            Queueing::Queued => line,
-            Queueing::TestAndSet | Queueing::Spinning => line + self.per_waiter * (others + 1),
-        }
+    pub fn handoff(&self, distance: Distance) -> Ps {
+        self.line(distance) * self.handoff / UNIT
     }
 
     /// A holder's store to its lock's line while `crowd` CPUs spin on it, the first of them at
@@ -258,15 +245,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_queued_hand_off_ignores_the_crowd_and_a_test_and_set_one_pays_for_it() {
+    fn a_hand_off_is_priced_by_the_line_it_moves() {
         let spr = Costs::new(&Machine::named("spr-2s-224").unwrap());
-        let near = spr.handoff(LockKind::List, Distance::Socket, 0);
-        assert_eq!(near, 99_000, "66 ns times 1.5");
-        assert_eq!(near, spr.handoff(LockKind::List, Distance::Socket, 100));
-        let old = Costs::new(&Machine::named("xeon-2007-8").unwrap());
-        let alone = old.handoff(LockKind::List, Distance::Remote, 0);
-        let crowd = old.handoff(LockKind::List, Distance::Remote, 6);
-        assert_eq!(crowd - alone, 6 * 27_900);
+        let near = spr.handoff(Distance::Socket);
+        assert_eq!(near, 102_000, "68 ns times 1.5");
+        assert!(spr.handoff(Distance::Remote) > near);
     }
 
     #[test]

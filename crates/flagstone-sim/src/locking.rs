@@ -94,15 +94,15 @@ impl Vm {
             self.sync_for(address(lock));
             self.own_lock_line(lock);
         }
-        let how = self.costs.queueing(lock.kind());
+        let how = self.costs.queueing();
         let next = self
             .waiters
             .borrow_mut()
             .next(address(lock), how, &self.chance);
         lock.release_now::<Virtual>();
-        if let Some((winner, others)) = next {
+        if let Some(winner) = next {
             self.watch(lock);
-            self.hand_over(lock, winner, others);
+            self.hand_over(lock, winner);
         }
     }
 
@@ -178,12 +178,12 @@ impl Vm {
     }
 
     #[cold]
-    fn hand_over(&self, lock: &RawLock, winner: u32, others: u64) {
+    fn hand_over(&self, lock: &RawLock, winner: u32) {
         let other = &self.threads[winner as usize];
         let distance = self.topology.distance(self.cpu.get(), other.cpu.get());
-        let cost = self.costs.handoff(lock.kind(), distance, others);
+        let cost = self.costs.handoff(distance);
         let at = (self.now.get() + cost).max(other.since.get());
-        if self.costs.queueing(lock.kind()) == Queueing::Spinning {
+        if self.costs.queueing() == Queueing::Spinning {
             self.unblock(winner, at);
             return;
         }
@@ -266,7 +266,7 @@ impl Vm {
                     .borrow_mut()
                     .next(address(lock), Queueing::Queued, &self.chance);
             match next {
-                Some((waiter, _)) => self.unblock(waiter, self.now.get()),
+                Some(waiter) => self.unblock(waiter, self.now.get()),
                 None => break,
             }
         }

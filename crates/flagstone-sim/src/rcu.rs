@@ -1,11 +1,11 @@
-//! Deferred frees: what is handed over now comes back after a grace period, in bounded batches.
+//! Deferred frees: what is handed over now comes back after a grace period.
 //!
 //! ```text
-//!   defer at t ──► current grace period ends ──► a full one passes ──► ready, batch by batch
+//!   defer at t ──► current grace period ends ──► a full one passes ──► ready, all at once
 //! ```
 //!
-//! Grace periods of the whole machine end at multiples of their length. The batch grows with the
-//! backlog, as the kernel's does (a 128th of it when that is more), so that a flood drains.
+//! Grace periods of the whole machine end at multiples of their length. A kernel runs callbacks by
+//! tens, but asks for the next ten at once: what is ready is freed before its CPU goes on.
 
 use crate::ahead::fetch;
 use crate::costs::Ps;
@@ -35,25 +35,21 @@ struct Queue {
     items: VecDeque<Tagged>,
     /// When how many of them are ready, the first ones first.
     segments: VecDeque<(u64, usize)>,
-    /// Left of the batch that is being run.
-    batch: u32,
 }
 
 /// All CPUs' deferred frees.
 #[derive(Debug)]
 pub struct Rcu {
     grace: Ps,
-    batch: u32,
     queues: Vec<Queue>,
 }
 
 impl Rcu {
     /// Nothing deferred, on `cpus` CPUs with grace periods `grace` long.
     #[must_use]
-    pub fn new(cpus: u32, grace: Ps, batch: u32) -> Self {
+    pub fn new(cpus: u32, grace: Ps) -> Self {
         Self {
             grace,
-            batch,
             queues: (0..cpus).map(|_| Queue::default()).collect(),
         }
     }
@@ -80,28 +76,15 @@ impl Rcu {
         }
     }
 
-    /// Starts a pass on `cpu`: afterwards [`Rcu::take`] gives at most one batch.
-    pub fn begin_pass(&mut self, cpu: u32) {
-        let queue = &mut self.queues[cpu as usize];
-        queue.batch = self.batch.max(queue.items.len() as u32 >> 7);
-        // Written a grace period ago, a few to a line: all lines of a usual batch at once.
-        for index in (0..self.batch as usize).step_by(8) {
-            if let Some(item) = queue.items.get(index) {
-                fetch(core::ptr::from_ref(item) as usize);
-            }
-        }
-    }
-
-    /// The next ready item of the pass.
+    /// The next item that is ready.
     #[inline]
     pub fn take(&mut self, cpu: u32, now: Ps) -> Option<Deferred> {
         let period = now / self.grace;
         let queue = &mut self.queues[cpu as usize];
         let (ready, _) = *queue.segments.front()?;
-        if ready > period || queue.batch == 0 {
+        if ready > period {
             return None;
         }
-        queue.batch -= 1;
         queue.pop()
     }
 
@@ -146,24 +129,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_comes_back_after_a_full_grace_period_and_in_batches() {
-        let mut rcu = Rcu::new(1, 100, 10);
+    fn an_object_comes_back_after_a_full_grace_period() {
+        let mut rcu = Rcu::new(1, 100);
         for address in 0..25 {
             rcu.defer(0, 150, Deferred { kind: 0, address });
         }
-        let mut pass = |now| {
-            rcu.begin_pass(0);
-            core::iter::from_fn(|| rcu.take(0, now)).count()
-        };
-        assert_eq!(pass(299), 0, "the period that began at 200 is not over");
-        assert_eq!([pass(300), pass(300), pass(300), pass(300)], [10, 10, 5, 0]);
-    }
-
-    #[test]
-    fn the_batch_grows_with_the_backlog() {
-        let mut rcu = Rcu::new(1, 100, 10);
-        (0..12800).for_each(|address| rcu.defer(0, 0, Deferred { kind: 0, address }));
-        rcu.begin_pass(0);
-        assert_eq!(core::iter::from_fn(|| rcu.take(0, 1000)).count(), 100);
+        let mut ready = |now| core::iter::from_fn(|| rcu.take(0, now)).count();
+        assert_eq!(ready(299), 0, "the period that began at 200 is not over");
+        assert_eq!([ready(300), ready(300)], [25, 0]);
     }
 }

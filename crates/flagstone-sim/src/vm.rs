@@ -229,7 +229,7 @@ impl Vm {
             lines: RefCell::new(lines),
             waiters: RefCell::default(),
             private_waiters: Cell::new(0),
-            rcu: RefCell::new(Rcu::new(cpus, grace, machine.rcu.batch)),
+            rcu: RefCell::new(Rcu::new(cpus, grace)),
             data: RefCell::new(data),
             failure: RefCell::new(None),
             arena: RefCell::new(arena),

@@ -52,7 +52,7 @@ fn a_machine_without_the_core_gives_the_noted_digest() {
         .unwrap();
     assert_eq!(
         (vm.digest(), vm.latest()),
-        (0xccb0_bf4a_c58c_9006, 3_123_516_566)
+        (0x1820_bc06_c518_9ffc, 3_146_603_141)
     );
 }
 
@@ -67,9 +67,9 @@ fn runs_of_the_core_give_the_noted_digests() {
         digest("one-alloc-flow", "intel-2s-128@16", "flagstone", 16),
     ];
     let noted = [
-        0x0e66_31bc_094c_5007,
-        0x1ae5_09b3_04e9_f50e,
-        0xe010_fff4_1b7f_7ab3,
+        0x3d21_5fe9_18d5_b560,
+        0x3d6e_38d5_f522_3aa8,
+        0xeaaf_eb10_0699_0318,
         0x4725_85e7_235f_2120,
         0x7a59_2687_c1e7_0389,
         0x44de_99d9_bd96_9057,

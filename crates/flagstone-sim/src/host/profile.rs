@@ -196,11 +196,6 @@ fn measure_here(found: &Found) -> Result<Calibration, String> {
         "the core's locks on Linux: spin, yield, nap; nobody queues",
     );
     let at_lock = page.0.len();
-    page.figure(
-        "per_waiter_ns",
-        0.0,
-        "needs three CPUs to be seen; not measured",
-    );
 
     page.section("smt");
     let smt = slowdown(found);
@@ -254,7 +249,6 @@ fn measure_here(found: &Found) -> Result<Calibration, String> {
 
     page.section("rcu");
     page.figure("grace_ms", 4.0, "nominal: user programs have none");
-    page.count("batch", 10, "nominal");
 
     page.section("cache");
     page.count("llc_kib", found.llc_kib, "/sys: the last-level cache");

@@ -97,7 +97,6 @@ impl Machine {
             ("latency_ns.cluster", line.cluster.unwrap_or(0.0)),
             ("latency_ns.dram", line.dram),
             ("latency_ns.atomic", line.atomic),
-            ("locks.per_waiter_ns", locks.per_waiter_ns),
             ("locks.watched_ns", locks.watched_ns.unwrap_or(0.0)),
             ("work_ns.slot", work.slot),
             ("work_ns.fast", work.fast),
@@ -152,9 +151,6 @@ impl Machine {
                 return Err(format!("{name} must be from {from} to {to}, not {figure}"));
             }
         }
-        if self.rcu.batch == 0 {
-            return Err("rcu.batch must be at least 1".into());
-        }
         Ok(())
     }
 }
@@ -184,7 +180,6 @@ mod tests {
             ("slowdown", "0.5"),
             ("grace_ms", "0.0"),
             ("handoff", "-1.0"),
-            ("batch", "0"),
             ("memory_gib", "0"),
             ("memory_gib", "999999999999"),
             ("sockets", "4000000000"),

@@ -65,10 +65,8 @@ pub struct Latency {
 pub enum Queueing {
     /// First come, first served; each waits on a line of its own.
     Queued,
-    /// All waiters hammer one line; who wins is chance, and every waiter makes it slower.
-    TestAndSet,
-    /// As `TestAndSet`, but a release gives the lock to nobody: a waiter notices it only after a
-    /// while, and whoever asks meanwhile (mostly the last holder) has it again.
+    /// All spin on one line, and a release gives the lock to nobody: a waiter, which one is chance,
+    /// notices it only after a while, and whoever asks meanwhile (mostly the last holder) has it again.
     Spinning,
 }
 
@@ -76,15 +74,10 @@ pub enum Queueing {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Locks {
-    /// All locks not named otherwise.
+    /// All locks.
     pub default: Queueing,
-    /// The lock of a single slab, if it differs.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub slab: Option<Queueing>,
     /// Hand-off over a plain line transfer between the same two CPUs.
     pub handoff: f64,
-    /// Added to a test-and-set hand-off for each waiter, in nanoseconds.
-    pub per_waiter_ns: f64,
     /// What a holder's store to its lock's line costs while somebody spins on that line, over a
     /// plain line transfer between the two. Absent: the line stays with its holder.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -161,8 +154,6 @@ pub struct WorkNs {
 pub struct RcuShape {
     /// Length of a grace period in milliseconds.
     pub grace_ms: f64,
-    /// Callbacks run in one pass, at least.
-    pub batch: u32,
 }
 
 /// Data caches.

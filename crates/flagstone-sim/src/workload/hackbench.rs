@@ -44,7 +44,7 @@ const GROUP: usize = 8;
 /// Nanoseconds of one message outside the allocator: copies, system calls, switches. Fitted to the
 /// base row's share of lock waiting, 22.2 % (docs/fits.md); the base's throughput is the scale. There are two
 /// states, and a seed may still drift between them.
-pub(super) const THINK_NS: f64 = 1700.0;
+pub(super) const THINK_NS: f64 = 1800.0;
 /// A sender holds its receiver's socket: two nested locks, credentials, a link at the queue's
 /// tail. An estimate of some 250 instructions.
 const QUEUEING: Ps = 80 * NS;

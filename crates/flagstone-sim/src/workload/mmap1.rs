@@ -73,7 +73,7 @@ impl Steps {
 
 /// Nanoseconds of one operation outside the allocator: fitted, together with the profile's transfer
 /// inside a socket, to the four base figures (docs/fits.md).
-pub(super) const THINK_NS: f64 = 1800.0;
+pub(super) const THINK_NS: f64 = 1600.0;
 
 /// Nanoseconds that a mapping of a file takes longer, measured on one CPU of the recording's machine.
 const FILE_NS: f64 = 450.0;
@@ -209,7 +209,7 @@ pub(super) fn defer(vm: &Vm, cache: CacheId, object: NonNull<u8>) {
     });
 }
 
-/// Runs a batch of this CPU's callbacks: frees objects that [`defer`] handed over.
+/// Runs this CPU's callbacks: frees objects that [`defer`] handed over.
 pub(super) fn run_callbacks(vm: &Vm, subject: &Subject) {
     // SAFETY: `defer` was given each object with its cache, and gave it up; or it is `free_rcu`'s.
     vm.run_deferred(|item| unsafe { subject.after_grace(vm, item) });
