@@ -240,7 +240,10 @@ unsafe fn choose_pages(start: NonNull<u8>, bytes: usize) {
     if bytes < HUGE_PAGES_MIN {
         return;
     }
-    let advice = if HUGE_PAGES.load(Relaxed) {
+    let advice = if crate::cap::limit() != 0 {
+        // What nobody touched of a huge page is resident, and not counted.
+        libc::MADV_NOHUGEPAGE
+    } else if HUGE_PAGES.load(Relaxed) {
         libc::MADV_HUGEPAGE
     } else if FIRST.swap(false, Relaxed) {
         libc::MADV_NOHUGEPAGE
