@@ -3,7 +3,7 @@
 //! ```text
 //!   reserve   mmap PROT_NONE      address space only; no memory, no commit charge (not writable)
 //!   commit    mprotect writable   in place; charged now, so an impossible size is refused here;
-//!                                 what a process needs first gets plain pages (MADV_NOHUGEPAGE)
+//!                                 the first 4 MiB, and all under a limit, get plain pages (MADV_NOHUGEPAGE)
 //!   decommit  MADV_DONTNEED       contents gone, reads as zero, stays committed
 //!   release   munmap
 //!   remap     mremap MAYMOVE      moves page tables, never bytes
@@ -240,12 +240,13 @@ unsafe fn choose_pages(start: NonNull<u8>, bytes: usize) {
     if bytes < HUGE_PAGES_MIN {
         return;
     }
+    let first = FIRST.swap(false, Relaxed);
     let advice = if crate::cap::limit() != 0 {
         // What nobody touched of a huge page is resident, and not counted.
         libc::MADV_NOHUGEPAGE
     } else if HUGE_PAGES.load(Relaxed) {
         libc::MADV_HUGEPAGE
-    } else if FIRST.swap(false, Relaxed) {
+    } else if first {
         libc::MADV_NOHUGEPAGE
     } else {
         return;

@@ -9,7 +9,7 @@
 //! T doubles until the two halves agree or the bound is reached. Halves, not a fixed number of
 //! last windows: slabs fragment slowly, and a row can rest for tens of milliseconds and then move
 //! again. Every boundary is a whole number of grace periods, so that a half never holds a part of
-//! a batch of deferred frees. What never agrees is reported with its drift and is not called
+//! a grace period of deferred frees. What never agrees is reported with its drift and is not called
 //! converged.
 //!
 //! Throughput settles long before memory does where pagesets fill: with pages that one CPU allocates and
