@@ -27,12 +27,11 @@ impl Vm {
                     _ => lines.object(address, cpu, &self.topology, &self.costs),
                 };
                 drop(lines);
-                let is_far = cost > self.costs.transfer[0];
-                let (journey, mut near) = if is_far { (cost, 0) } else { (0, cost) };
-                if access == Access::Atomic {
-                    near += self.costs.atomic;
-                }
-                self.pass(journey + self.at_hand(near));
+                let atomic = match access {
+                    Access::Atomic => self.costs.atomic,
+                    Access::Read | Access::Write => 0,
+                };
+                self.pass(cost + atomic);
             }
             Line::Slab | Line::Node | Line::Barn | Line::Zone | Line::FreeArea | Line::Heap => {
                 self.touch_shared(address, access, false);
@@ -68,20 +67,14 @@ impl Vm {
             lines.write(home, cpu, now, &self.topology, &self.costs)
         };
         drop(lines);
-        let mut near = 0;
         if end > now + self.costs.transfer[0] {
             bump(&self.tally().misses, 1);
-        } else {
-            near = end - now;
+        } else if is_measured {
             end = now;
         }
-        if access == Access::Atomic {
-            near += self.costs.atomic;
+        if access == Access::Atomic && !is_measured {
+            end += self.costs.atomic;
         }
-        if is_measured {
-            near = 0;
-        }
-        end += self.at_hand(near);
         self.now.set(end);
         self.digest
             .add(end ^ u64::from(home) << 44 ^ u64::from(cpu) << 34);
@@ -155,7 +148,7 @@ impl Vm {
         } else {
             near
         };
-        self.pass(far + self.at_hand(near));
+        self.pass(far + near);
     }
 
     /// An object will be accessed soon: the directory's entry for it may be on its way, and the object, whose mark

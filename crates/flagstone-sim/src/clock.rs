@@ -10,7 +10,6 @@ use crate::rcu::Deferred;
 use crate::tally::bump;
 use crate::thread::{State, Thread};
 use crate::vm::Vm;
-use core::cell::Cell;
 use flagstone_core::platform::Function;
 
 /// How far private work may run ahead. Why 1 µs: without a bound, programs that poll each other
@@ -25,13 +24,7 @@ impl Vm {
     /// Private work: takes longer while a sibling thread runs.
     #[inline]
     pub fn spend(&self, ps: Ps) {
-        self.pass(self.beside_siblings(ps));
-    }
-
-    /// What private work of `ps` takes beside what the core's other threads are doing now.
-    #[inline]
-    fn beside_siblings(&self, ps: Ps) -> Ps {
-        self.stretch.get().of(ps)
+        self.pass(self.stretch.get().of(ps));
     }
 
     /// Looks at what the core's other threads are doing: they do nothing else until the next turn.
@@ -39,18 +32,7 @@ impl Vm {
     pub(crate) fn see_siblings(&self) {
         let core = self.topology.core_of(self.cpu.get());
         let running = self.core_running[core].get();
-        let spinning = self.core_spinning[core].get();
-        self.stretch.set(self.costs.stretch(running, spinning));
-    }
-
-    /// What a line at hand or a locked instruction of `ps` takes.
-    #[inline]
-    pub(crate) fn at_hand(&self, ps: Ps) -> Ps {
-        if self.costs.stretches_lines() {
-            self.beside_siblings(ps)
-        } else {
-            ps
-        }
+        self.stretch.set(self.costs.stretch(running));
     }
 
     /// Lets time pass on this CPU.
@@ -140,10 +122,8 @@ impl Vm {
     }
 
     fn migrate(&self, cpu: u32) {
-        let left = &self.core_running[self.topology.core_of(self.cpu.get())];
-        left.set(left.get() - 1);
-        let joined = &self.core_running[self.topology.core_of(cpu)];
-        joined.set(joined.get() + 1);
+        self.count_running(self.cpu.get(), false);
+        self.count_running(cpu, true);
         self.thread().cpu.set(cpu);
         self.cpu.set(cpu);
         self.see_siblings();
@@ -163,26 +143,24 @@ impl Vm {
     }
 
     /// Leaves the CPU without being runnable: somebody else makes it runnable again. Private work
-    /// of the sibling is not stretched meanwhile, or as much as a spinning thread stretches it.
+    /// of the sibling is not stretched meanwhile.
     pub(crate) fn block(&self, state: State) {
         let thread = &self.threads[self.current.get() as usize];
         thread.state.set(state);
-        let core = self.topology.core_of(self.cpu.get());
-        let spinning = matches!(state, State::Waiting(_)).then_some(&self.core_spinning[core]);
-        let count = |of: &Cell<u8>, up: bool| of.set(if up { of.get() + 1 } else { of.get() - 1 });
-        count(&self.core_running[core], false);
-        if let Some(spinning) = spinning {
-            count(spinning, true);
-        }
+        self.count_running(self.cpu.get(), false);
         self.give_way();
-        if let Some(spinning) = spinning {
-            count(spinning, false);
-        }
-        count(
-            &self.core_running[self.topology.core_of(self.cpu.get())],
-            true,
-        );
+        self.count_running(self.cpu.get(), true);
         self.see_siblings();
+    }
+
+    /// Counts one running thread of the core of `cpu` more, or one less.
+    pub(crate) fn count_running(&self, cpu: u32, more: bool) {
+        let running = &self.core_running[self.topology.core_of(cpu)];
+        running.set(if more {
+            running.get() + 1
+        } else {
+            running.get() - 1
+        });
     }
 
     /// Makes a blocked thread runnable at `at` (its own clock if that is later).

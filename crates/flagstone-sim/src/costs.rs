@@ -62,9 +62,6 @@ pub struct Costs {
     queueing: Queueing,
     /// Stretch of private work with 0, 1, .. 8 running threads on the core.
     stretch: [u64; 9],
-    /// Added to it for each thread of the core that spins on a lock.
-    spinning: u64,
-    at_hand: bool,
 }
 
 /// How much longer private work takes than alone on a core, in units of 1/1024.
@@ -143,8 +140,6 @@ impl Costs {
             watched_each: ps(machine.locks.watched_ns.unwrap_or(0.0)),
             queueing: machine.locks.default,
             stretch,
-            spinning: ((machine.smt.spinning.unwrap_or(1.0) - 1.0) * UNIT as f64).round() as u64,
-            at_hand: machine.smt.at_hand.unwrap_or(false),
         }
     }
 
@@ -219,24 +214,11 @@ impl Costs {
         self.watched != 0 || self.watched_each != 0
     }
 
-    /// What stretches private work while `running` threads of the core run (the worker included) and
-    /// `spinning` others spin on locks.
+    /// What stretches private work while `running` threads of the core run, the worker included.
     #[inline]
     #[must_use]
-    pub fn stretch(&self, running: u8, spinning: u8) -> Stretch {
-        if running <= 1 && (spinning == 0 || self.spinning == 0) {
-            Stretch::NONE
-        } else {
-            let crowd = self.spinning * u64::from(spinning);
-            Stretch(self.stretch[usize::from(running.min(8))] + crowd)
-        }
-    }
-
-    /// Whether lines at hand and locked instructions are stretched as private work is.
-    #[inline]
-    #[must_use]
-    pub fn stretches_lines(&self) -> bool {
-        self.at_hand
+    pub fn stretch(&self, running: u8) -> Stretch {
+        Stretch(self.stretch[usize::from(running.min(8))])
     }
 }
 
@@ -261,15 +243,12 @@ mod tests {
     }
 
     #[test]
-    fn a_running_sibling_stretches_private_work_and_a_spinning_one_less() {
+    fn a_running_sibling_stretches_private_work() {
         let mut machine = Machine::named("spr-2s-224").unwrap();
         machine.smt.slowdown = 1.75;
-        machine.smt.spinning = Some(1.125);
         let spr = Costs::new(&machine);
-        assert_eq!(spr.stretch(1, 0).of(1000), 1000);
-        assert_eq!(spr.stretch(2, 0).of(1000), 1750);
-        assert_eq!(spr.stretch(1, 1).of(1000), 1125);
-        machine.smt.spinning = None;
-        assert_eq!(Costs::new(&machine).stretch(1, 1).of(1000), 1000);
+        assert_eq!(spr.stretch(0).of(1000), 1000);
+        assert_eq!(spr.stretch(1).of(1000), 1000);
+        assert_eq!(spr.stretch(2).of(1000), 1750);
     }
 }

@@ -44,7 +44,7 @@ impl Vm {
         let tally = self.tally();
         bump(&tally.lock_taken[lock_index(lock.kind())], 1);
         if is_private(lock.kind()) {
-            self.pass(self.at_hand(self.costs.private(lock.kind())));
+            self.pass(self.costs.private(lock.kind()));
         } else {
             self.sync_for(address(lock));
             self.take_lock_line(lock);
@@ -61,7 +61,7 @@ impl Vm {
         if !self.timed.get() {
             self.point();
         } else if is_private(lock.kind()) {
-            self.pass(self.at_hand(self.costs.private(lock.kind())));
+            self.pass(self.costs.private(lock.kind()));
         } else {
             self.sync_for(address(lock));
             self.take_lock_line(lock);
@@ -110,8 +110,7 @@ impl Vm {
     #[inline]
     fn take_lock_line(&self, lock: &RawLock) {
         self.own_lock_line(lock);
-        self.now
-            .set(self.now.get() + self.at_hand(self.costs.atomic));
+        self.now.set(self.now.get() + self.costs.atomic);
     }
 
     #[inline]
@@ -119,10 +118,7 @@ impl Vm {
         let (cpu, now) = (self.cpu.get(), self.now.get());
         let mut lines = self.lines.borrow_mut();
         let home = lines.home(address(lock));
-        let mut end = lines.write(home, cpu, now, &self.topology, &self.costs);
-        if end - now <= self.costs.transfer[0] {
-            end = now + self.at_hand(end - now);
-        }
+        let end = lines.write(home, cpu, now, &self.topology, &self.costs);
         self.now.set(end);
         self.digest
             .add(end ^ u64::from(home) << 44 ^ u64::from(cpu) << 34);

@@ -97,8 +97,7 @@ impl Vm {
         let stack = Shifted::new(index);
         let thread = &self.threads[index as usize];
         thread.state.set(State::Runnable);
-        let core = &self.core_running[self.topology.core_of(thread.cpu.get())];
-        core.set(core.get() + 1);
+        self.count_running(thread.cpu.get(), true);
         self.ready.borrow_mut().insert(index, thread.clock.get());
         // SAFETY: 1: a new stack.
         thread.place.set(unsafe { begin(&stack, live) });
@@ -198,8 +197,7 @@ impl Vm {
         let thread = self.thread();
         thread.clock.set(self.now.get());
         thread.state.set(State::Absent);
-        let core = &self.core_running[self.topology.core_of(self.cpu.get())];
-        core.set(core.get() - 1);
+        self.count_running(self.cpu.get(), false);
         loop {
             self.give_way();
         }

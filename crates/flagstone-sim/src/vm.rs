@@ -80,8 +80,6 @@ pub struct Vm {
     pub(crate) gate_seen: Vec<Cell<u32>>,
     /// Running threads of each core.
     pub(crate) core_running: Vec<Cell<u8>>,
-    /// Those of each core that wait for locks.
-    pub(crate) core_spinning: Vec<Cell<u8>>,
     pub(crate) ready: RefCell<Ready>,
     pub(crate) lines: RefCell<Directory>,
     pub(crate) waiters: RefCell<Waiters>,
@@ -221,7 +219,6 @@ impl Vm {
             gate_writes: Cell::new(1),
             gate_seen: vec![Cell::new(0); cpus as usize],
             core_running: vec![Cell::new(0); topology.cores() as usize],
-            core_spinning: vec![Cell::new(0); topology.cores() as usize],
             ready: RefCell::new(match options.gear {
                 Gear::Timed => Ready::new(count),
                 Gear::Interleaved => Ready::new(count).in_any_order(),

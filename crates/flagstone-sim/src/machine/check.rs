@@ -142,7 +142,6 @@ impl Machine {
             ("locks.handoff", locks.handoff, 0.0..=1e3),
             ("locks.watched", locks.watched.unwrap_or(0.0), 0.0..=1e3),
             ("smt.slowdown", self.smt.slowdown, 1.0..=1e2),
-            ("smt.spinning", self.smt.spinning.unwrap_or(1.0), 1.0..=1e2),
             ("rcu.grace_ms", self.rcu.grace_ms, 1e-3..=MAX_GRACE_MS),
         ];
         for (name, figure, range) in factors {

@@ -91,15 +91,9 @@ pub struct Locks {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Smt {
-    /// How much longer private work takes for each further running thread of the core.
+    /// How much longer private work takes for each further running thread of the core. One
+    /// that waits for a lock slows nobody.
     pub slowdown: f64,
-    /// The same for each thread of the core that spins on a lock. Absent: no longer at all.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub spinning: Option<f64>,
-    /// Lines at hand and locked instructions are private work too: threads of a core share its
-    /// load and store ports. Absent: they take the same time however many run.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub at_hand: Option<bool>,
 }
 
 /// Private work in nanoseconds.
