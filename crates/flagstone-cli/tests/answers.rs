@@ -95,6 +95,16 @@ fn all_gives_every_forked_worker_a_ledger_and_changes_nothing_for_the_command() 
         "{held:?}"
     );
     assert!(text(&output.stderr).contains("Every process"));
+    let answer = document["answer"]["text"].as_str().expect("an answer");
+    assert!(
+        answer.starts_with("The largest process was a child, python3 ("),
+        "{answer}"
+    );
+    // The worker's memory is the program's own: its call sites are asked for, not why nothing helps the parent.
+    assert!(!answer.contains("No setting"), "{answer}");
+    let rules = document["try"].as_array().expect("an array").iter();
+    let rules: Vec<_> = rules.map(|one| one["rule"].as_str()).collect();
+    assert_eq!(rules, [Some("call-sites")], "{document}");
 }
 
 #[test]

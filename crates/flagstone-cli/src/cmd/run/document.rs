@@ -191,17 +191,42 @@ impl Outcome {
             },
             timeline: Timeline::of(ended, found),
         };
-        let larger = peaks.of_child(found, detail);
-        if let Some((answer, larger)) = outcome.answer.as_mut().zip(larger) {
-            answer.text.insert_str(0, &larger);
-        }
-        if let Some(main) = main {
+        if let Some((main, answer)) = main.zip(outcome.answer.as_ref()) {
+            let larger = peaks.is_of_child().then(|| peaks.largest_child(found));
+            let asked = match (detail, larger.flatten()) {
+                (Detail::EveryProcess, Some(child)) => child,
+                _ => main,
+            };
             let set = |name: &str| std::env::var_os(name).is_some();
-            outcome.tries = advice::tries(main, &outcome, found.is_go, set);
-            if let Some(answer) = outcome.answer.as_mut().filter(|_| outcome.tries.is_empty()) {
-                let why = answer.at_peak.nothing(&main.peak.outside);
-                answer.text.push_str(&format!(" {why}"));
+            let is_go = found.is_go && asked.pid == main.pid;
+            let tries = advice::tries(asked, &outcome, is_go, set);
+            let mut text = answer::sentence(asked);
+            if tries.is_empty() {
+                let why = Shares::of(&asked.peak.ledger).nothing(&asked.peak.outside);
+                text.push_str(&format!(" {why}"));
             }
+            let own = "The command's own process:";
+            let text = match (detail, larger) {
+                (_, None) => text,
+                (Detail::EveryProcess, Some(Some(child))) => format!(
+                    "The largest process was a child, {} ({}). {text} {own} {}",
+                    child.program, child.pid, answer.text
+                ),
+                (Detail::EveryProcess, Some(None)) => format!(
+                    "The largest process was a child ({}) that left no report. {own} {text}",
+                    size(peaks.children_bytes())
+                ),
+                (Detail::Command, Some(child)) => format!(
+                    "The largest process was a child ({}{}); --all shows where its memory was. {own} {text}",
+                    child.map_or(String::new(), |child| format!("{}, ", child.program)),
+                    size(peaks.children_bytes())
+                ),
+            };
+            outcome.tries = tries;
+            outcome.answer = Some(Answer {
+                text,
+                ..answer_of(main)
+            });
         }
         outcome
     }
@@ -250,27 +275,20 @@ impl Peaks {
         }
     }
 
-    /// Sentences about a child that was the largest process, before those about the command's own.
-    fn of_child(&self, found: &Found, detail: Detail) -> Option<String> {
-        let (own, children) = (self.own?, self.children?);
-        if !answer::is_larger(children * 1024, own * 1024) {
-            return None;
-        }
-        let largest = found.others.first();
-        let largest = largest.filter(|one| one.peak_bytes().div_ceil(1024) == children);
-        Some(match (detail, largest) {
-            (Detail::EveryProcess, Some(child)) => format!(
-                "The largest process was a child, {} ({}). {} The command's own process: ",
-                child.program,
-                child.pid,
-                answer::sentence(child)
-            ),
-            _ => format!(
-                "The largest process was a child ({}{}); --all shows where its memory was. The command's own process: ",
-                largest.map_or(String::new(), |child| format!("{}, ", child.program)),
-                size(children * 1024)
-            ),
-        })
+    fn children_bytes(&self) -> u64 {
+        self.children.unwrap_or(0) * 1024
+    }
+
+    /// Whether a child's peak is so much above the command's own that the question is about the child.
+    fn is_of_child(&self) -> bool {
+        let larger = |own: u64| answer::is_larger(self.children_bytes(), own * 1024);
+        self.own.is_some_and(larger)
+    }
+
+    /// The child whose peak is the children's, if it reported.
+    fn largest_child<'a>(&self, found: &'a Found) -> Option<&'a Report> {
+        let first = found.others.first();
+        first.filter(|one| Some(one.peak_bytes().div_ceil(1024)) == self.children)
     }
 
     fn process(&self, found: &Found) -> Option<PeakProcess> {
@@ -278,8 +296,7 @@ impl Peaks {
         let report = if own >= children {
             found.main.as_ref()
         } else {
-            let first = found.others.first();
-            first.filter(|other| other.peak_bytes().div_ceil(1024) == children)
+            self.largest_child(found)
         };
         (own.max(children) > 0).then(|| PeakProcess {
             pid: report.map(|report| report.pid),
