@@ -27,45 +27,42 @@ impl Path {
     }
 
     fn push(&mut self, part: &[u8]) {
-        let end = self.len + part.len();
-        if end >= PATH_BYTES {
-            self.overflow = true;
-            return;
+        let names = self.bytes.split_last_mut().map(|(_, names)| names);
+        match names.and_then(|names| names.get_mut(self.len..)?.get_mut(..part.len())) {
+            Some(room) => {
+                room.copy_from_slice(part);
+                self.len += part.len();
+            }
+            None => self.overflow = true,
         }
-        self.bytes[self.len..end].copy_from_slice(part);
-        self.len = end;
     }
 
     /// Reads the start of the file into `buffer`; what was read, or `None` if it cannot be opened.
     pub fn read<'b>(&self, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
-        if self.overflow {
-            return None;
-        }
-        let fd = sys::open(&self.bytes[..=self.len])?;
+        let fd = self.open()?;
         let mut len = 0;
-        while len < buffer.len() {
-            let got = sys::read(fd, &mut buffer[len..]);
-            if got == 0 {
-                break;
-            }
+        while let Some(rest) = buffer.get_mut(len..).filter(|rest| !rest.is_empty()) {
+            let got = sys::read(fd, rest);
             len += got;
             // Everything read here ends in a line end; asking again would only say so.
-            if buffer[len - 1] == b'\n' {
+            if got == 0 || rest.get(got - 1) == Some(&b'\n') {
                 break;
             }
         }
         sys::close(fd);
-        Some(&buffer[..len])
+        buffer.get(..len)
+    }
+
+    /// Every byte after `len` is zero, and there is one at least.
+    fn open(&self) -> Option<i32> {
+        (!self.overflow).then(|| sys::open(&self.bytes)).flatten()
     }
 }
 
 /// Opens the file at `parts` for reading.
 #[must_use]
 pub fn open(parts: &[&[u8]]) -> Option<i32> {
-    let path = Path::of(parts);
-    (!path.overflow)
-        .then(|| sys::open(&path.bytes[..=path.len]))
-        .flatten()
+    Path::of(parts).open()
 }
 
 /// The file at `parts` as one number in decimal; `None` if it is missing or no number.
@@ -76,16 +73,26 @@ pub fn read_number(parts: &[&[u8]]) -> Option<u64> {
 
 /// A decimal number at the start of `text`, and what follows it. Too large counts as the largest.
 pub fn number(text: &[u8]) -> Option<(u64, &[u8])> {
-    let digits = text.iter().take_while(|b| b.is_ascii_digit()).count();
-    if digits == 0 {
-        return None;
-    }
-    let value = text[..digits].iter().fold(0u64, |value, digit| {
+    let count = text.iter().take_while(|b| b.is_ascii_digit()).count();
+    let (digits, rest) = text.split_at_checked(count).filter(|_| count > 0)?;
+    let value = digits.iter().fold(0u64, |value, digit| {
         value
             .saturating_mul(10)
             .saturating_add(u64::from(digit - b'0'))
     });
-    Some((value, &text[digits..]))
+    Some((value, rest))
+}
+
+/// A number in decimal, at the end of `digits`.
+pub fn decimal(number: u64, digits: &mut [u8; 20]) -> &[u8] {
+    let (mut rest, mut start) = (number, digits.len());
+    for digit in digits.iter_mut().rev() {
+        (*digit, rest, start) = (b'0' + (rest % 10) as u8, rest / 10, start - 1);
+        if rest == 0 {
+            break;
+        }
+    }
+    digits.get(start..).unwrap_or_default()
 }
 
 /// Calls `each` with the bounds of every range in a list such as `0-3,7`; `None` if it is none.
@@ -123,6 +130,23 @@ mod tests {
         assert_eq!(number(b""), None);
         let (huge, _) = number(b"99999999999999999999999").unwrap();
         assert_eq!(huge, u64::MAX);
+    }
+
+    #[test]
+    fn numbers_are_written_as_they_are_read() {
+        for value in [0, 7, 10, 4_294_967_296, u64::MAX] {
+            let mut digits = [0; 20];
+            assert_eq!(number(decimal(value, &mut digits)), Some((value, &b""[..])));
+        }
+    }
+
+    #[test]
+    fn a_path_without_room_for_its_zero_byte_opens_nothing() {
+        let slashes = [b'/'; PATH_BYTES];
+        let file = |slashes: &[u8]| open(&[slashes, b"proc/self/stat"]);
+        assert_eq!(file(&slashes[..PATH_BYTES - 14]), None);
+        let fd = file(&slashes[..PATH_BYTES - 15]).expect("the longest path there is");
+        sys::close(fd);
     }
 
     #[test]

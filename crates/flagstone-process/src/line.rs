@@ -1,6 +1,7 @@
 //! A line of text on the stack.
 
 use core::fmt;
+use flagstone_linux::text::decimal;
 
 /// Longest line in bytes; what does not fit is cut.
 const BYTES: usize = 1024;
@@ -27,38 +28,32 @@ impl Line {
     }
 
     /// Appends text.
+    // Called from a hundred places.
+    #[inline(never)]
     pub fn push(&mut self, text: &str) {
-        let room = BYTES - 1 - self.len;
-        let part = &text.as_bytes()[..text.len().min(room)];
-        self.bytes[self.len..self.len + part.len()].copy_from_slice(part);
-        self.len += part.len();
+        let room = self.bytes.iter_mut().take(BYTES - 1).skip(self.len);
+        for (place, byte) in room.zip(text.bytes()) {
+            *place = byte;
+            self.len += 1;
+        }
     }
 
     /// Appends a number in decimal.
     pub fn push_number(&mut self, number: u64) {
-        let mut digits = [0; 20];
-        let mut start = digits.len();
-        let mut rest = number;
-        loop {
-            start -= 1;
-            digits[start] = b'0' + (rest % 10) as u8;
-            rest /= 10;
-            if rest == 0 {
-                break;
-            }
-        }
-        if let Ok(text) = core::str::from_utf8(&digits[start..]) {
+        if let Ok(text) = core::str::from_utf8(decimal(number, &mut [0; 20])) {
             self.push(text);
         }
+    }
+
+    fn filled(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
     }
 
     /// The text so far.
     pub fn text(&self) -> &str {
         // Cutting may have split a character; what precedes it is whole.
-        match core::str::from_utf8(&self.bytes[..self.len]) {
-            Ok(text) => text,
-            Err(error) => core::str::from_utf8(&self.bytes[..error.valid_up_to()]).unwrap_or(""),
-        }
+        let whole = self.filled().utf8_chunks().next();
+        whole.map_or("", |chunk| chunk.valid())
     }
 
     /// The text so far, ended by a zero byte.
@@ -69,7 +64,7 @@ impl Line {
 
     /// Writes the line and its end to standard error.
     pub fn print(&self) {
-        flagstone_linux::write_line(&[&self.bytes[..self.len], b"\n"]);
+        flagstone_linux::write_line(&[self.filled(), b"\n"]);
     }
 }
 

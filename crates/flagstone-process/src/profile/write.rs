@@ -20,6 +20,7 @@ use core::sync::atomic::{
     AtomicBool, AtomicI32, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
+use flagstone_linux::text::decimal;
 use flagstone_linux::{clock, filter, process, sys};
 
 /// Longest name of a file, in bytes.
@@ -331,17 +332,7 @@ impl Name {
     }
 
     fn push_number(&mut self, number: i32) {
-        let mut digits = [0; 10];
-        let (mut rest, mut start) = (number, digits.len());
-        loop {
-            start -= 1;
-            digits[start] = b'0' + (rest % 10) as u8;
-            rest /= 10;
-            if rest == 0 || start == 0 {
-                break;
-            }
-        }
-        self.push(&digits[start..]);
+        self.push(decimal(u64::from(number.unsigned_abs()), &mut [0; 20]));
     }
 
     /// The name given, `%p` replaced by the process's number; a child's has it at the end otherwise.

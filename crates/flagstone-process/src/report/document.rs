@@ -11,6 +11,7 @@ use flagstone_core::platform::Platform;
 use flagstone_core::stats::{CacheFigures, Ledger};
 use flagstone_linux::beacon::Gauge;
 use flagstone_linux::outside::Outside;
+use flagstone_linux::text::decimal;
 use flagstone_linux::{clock, process, sys};
 
 /// When a sample was taken.
@@ -38,8 +39,8 @@ pub struct Sample<'a> {
 
 /// Writes the document to `<directory>/<process>.json`, replacing an earlier one whole.
 pub fn write(room: &mut Room, sample: &Sample<'_>) {
-    let mut digits = [0; 10];
-    let number = decimal(sample.process as u32, &mut digits);
+    let mut digits = [0; 20];
+    let number = decimal(u64::from(sample.process.unsigned_abs()), &mut digits);
     let (mut new, mut last) = ([0; NAME_BYTES], [0; NAME_BYTES]);
     let named = name(&mut new, &[room.directory(), b"/", number, b".new\0"])
         && name(&mut last, &[room.directory(), b"/", number, b".json\0"]);
@@ -84,8 +85,8 @@ pub fn write(room: &mut Room, sample: &Sample<'_>) {
 
 /// Appends what a timeline needs of the sample to `<directory>/<process>.timeline`: a line of JSON.
 pub fn append(room: &mut Room, sample: &Sample<'_>) {
-    let mut digits = [0; 10];
-    let number = decimal(sample.process as u32, &mut digits);
+    let mut digits = [0; 20];
+    let number = decimal(u64::from(sample.process.unsigned_abs()), &mut digits);
     let mut path = [0; NAME_BYTES];
     if !name(&mut path, &[room.directory(), b"/", number, b".timeline\0"]) {
         return;
@@ -289,18 +290,6 @@ fn name(buffer: &mut [u8; NAME_BYTES], parts: &[&[u8]]) -> bool {
         len += part.len();
     }
     true
-}
-
-fn decimal(value: u32, digits: &mut [u8; 10]) -> &[u8] {
-    let (mut rest, mut start) = (value, digits.len());
-    loop {
-        start -= 1;
-        digits[start] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            return &digits[start..];
-        }
-    }
 }
 
 const HERE: usize = libc::AT_FDCWD as isize as usize;

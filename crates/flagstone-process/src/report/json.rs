@@ -3,6 +3,7 @@
 //! Fields and items are separated by the writer; the caller opens and closes what it nests.
 
 use flagstone_linux::sys;
+use flagstone_linux::text::decimal;
 
 /// The document under construction.
 pub struct Json<'a> {
@@ -27,9 +28,8 @@ impl<'a> Json<'a> {
     }
 
     fn flush(&mut self) {
-        let mut done = 0;
-        while done < self.len && !self.failed {
-            let rest = &self.buffer[done..self.len];
+        let mut rest = self.buffer.get(..self.len).unwrap_or_default();
+        while !rest.is_empty() && !self.failed {
             // SAFETY: the kernel reads the buffer.
             let written = unsafe {
                 sys::call(
@@ -45,19 +45,23 @@ impl<'a> Json<'a> {
                 )
             };
             match usize::try_from(written) {
-                Ok(written) if written > 0 => done += written,
+                Ok(written) if written > 0 => rest = rest.get(written..).unwrap_or_default(),
                 _ => self.failed = !sys::is_error(written, libc::EINTR),
             }
         }
         self.len = 0;
     }
 
+    // Inlined, it makes the report 12 KiB larger.
+    #[inline(never)]
     fn byte(&mut self, byte: u8) {
         if self.len == self.buffer.len() {
             self.flush();
         }
-        self.buffer[self.len] = byte;
-        self.len += 1;
+        if let Some(place) = self.buffer.get_mut(self.len) {
+            *place = byte;
+            self.len += 1;
+        }
     }
 
     fn raw(&mut self, text: &[u8]) {
@@ -72,18 +76,7 @@ impl<'a> Json<'a> {
     }
 
     fn digits(&mut self, value: u64) {
-        let mut digits = [0; 20];
-        let mut start = digits.len();
-        let mut rest = value;
-        loop {
-            start -= 1;
-            digits[start] = b'0' + (rest % 10) as u8;
-            rest /= 10;
-            if rest == 0 {
-                break;
-            }
-        }
-        self.raw(&digits[start..]);
+        self.raw(decimal(value, &mut [0; 20]));
     }
 
     /// `"key":`, with a comma before it where one belongs.
