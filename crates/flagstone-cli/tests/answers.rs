@@ -126,9 +126,9 @@ fn a_worker_that_waits_until_it_is_killed_leaves_a_ledger_with_all() {
     assert!(sum(&killed["ledger"]) > 1e6);
 }
 
-/// A worker maps 64 MiB itself and allocates nothing from then on; it is killed when somebody has looked: a further child of
-/// the process that started the command has come and ended. It grows by the second half when nobody looks, so that a look
-/// comes which finds the first half at least.
+/// A worker maps 64 MiB itself and allocates nothing from then on; it is killed when somebody has looked: the process that
+/// started the command has waited for a further child, which its count of the faults of such children tells. It grows by the
+/// second half when nobody looks, so that a look comes which finds the first half at least.
 const OWN_MAPPING: &str = r#"
 import mmap, os, sys, time
 end = time.monotonic() + 60
@@ -147,13 +147,14 @@ def others():
     starter = "/proc/%d/task" % os.getppid()
     named = [open("%s/%s/children" % (starter, task)).read().split() for task in os.listdir(starter)]
     return set(sum(named, [])) - {str(os.getpid())}
+def waited_for():
+    return open("/proc/%d/stat" % os.getppid()).read().rsplit(")", 1)[1].split()[8]
 os.read(touched, 1)
 while others() and time.monotonic() < end:
     pass
+before = waited_for()
 os.write(say, b"x")
-while not others() and time.monotonic() < end:
-    pass
-while others() and time.monotonic() < end:
+while waited_for() == before and time.monotonic() < end:
     pass
 os.kill(worker, 9)
 os.waitpid(worker, 0)
