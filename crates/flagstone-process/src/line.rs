@@ -28,7 +28,7 @@ impl Line {
     }
 
     /// Appends text.
-    // Called from a hundred places.
+    // Its loop is not worth a copy at each call.
     #[inline(never)]
     pub fn push(&mut self, text: &str) {
         let room = self.bytes.iter_mut().take(BYTES - 1).skip(self.len);

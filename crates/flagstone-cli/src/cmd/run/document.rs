@@ -160,7 +160,7 @@ impl Outcome {
             own_peak_rss_kib: peaks.own,
             children_peak_rss_kib: peaks.children,
             peak_process: peaks.process(found),
-            answer: main.map(answer_of),
+            answer: None,
             unserved: None,
             tries: Vec::new(),
             policy: settings.title(),
@@ -191,44 +191,46 @@ impl Outcome {
             },
             timeline: Timeline::of(ended, found),
         };
-        if let Some((main, answer)) = main.zip(outcome.answer.as_ref()) {
-            let larger = peaks.is_of_child().then(|| peaks.largest_child(found));
-            let asked = match (detail, larger.flatten()) {
-                (Detail::EveryProcess, Some(child)) => child,
-                _ => main,
-            };
-            let set = |name: &str| std::env::var_os(name).is_some();
-            let is_go = found.is_go && asked.pid == main.pid;
-            let tries = advice::tries(asked, &outcome, is_go, set);
-            let mut text = answer::sentence(asked);
-            if tries.is_empty() {
-                let why = Shares::of(&asked.peak.ledger).nothing(&asked.peak.outside);
-                text.push_str(&format!(" {why}"));
-            }
-            let own = "The command's own process:";
-            let text = match (detail, larger) {
-                (_, None) => text,
-                (Detail::EveryProcess, Some(Some(child))) => format!(
-                    "The largest process was a child, {} ({}). {text} {own} {}",
-                    child.program, child.pid, answer.text
-                ),
-                (Detail::EveryProcess, Some(None)) => format!(
-                    "The largest process was a child ({}) that left no report. {own} {text}",
-                    size(peaks.children_bytes())
-                ),
-                (Detail::Command, Some(child)) => format!(
-                    "The largest process was a child ({}{}); --all shows where its memory was. {own} {text}",
-                    child.map_or(String::new(), |child| format!("{}, ", child.program)),
-                    size(peaks.children_bytes())
-                ),
-            };
-            outcome.tries = tries;
-            outcome.answer = Some(Answer {
-                text,
-                ..answer_of(main)
-            });
+        if let Some(main) = main {
+            outcome.say(main, found, &peaks, detail);
         }
         outcome
+    }
+
+    /// What to try, and the answer: of the largest process where that is a child and is shown whole, then of the command's own.
+    fn say(&mut self, main: &Report, found: &Found, peaks: &Peaks, detail: Detail) {
+        let is_of_child = peaks.is_of_child();
+        let child = peaks.largest_child(found).filter(|_| is_of_child);
+        let shown = child.filter(|_| detail == Detail::EveryProcess);
+        let asked = shown.unwrap_or(main);
+        let set = |name: &str| std::env::var_os(name).is_some();
+        self.tries = advice::tries(asked, self, found.is_go && shown.is_none(), set);
+        let mut said = answer::sentence(asked);
+        if self.tries.is_empty() {
+            let why = Shares::of(&asked.peak.ledger).nothing(&asked.peak.outside);
+            said.push_str(&format!(" {why}"));
+        }
+        let own = "The command's own process:";
+        let bytes = size(peaks.children.unwrap_or(0) * 1024);
+        let text = match (shown, detail) {
+            _ if !is_of_child => said,
+            (Some(child), _) => format!(
+                "The largest process was a child, {} ({}). {said} {own} {}",
+                child.program,
+                child.pid,
+                answer::sentence(main)
+            ),
+            (None, Detail::EveryProcess) => {
+                format!(
+                    "The largest process was a child ({bytes}) that left no report. {own} {said}"
+                )
+            }
+            (None, Detail::Command) => format!(
+                "The largest process was a child ({}{bytes}); --all shows where its memory was. {own} {said}",
+                child.map_or(String::new(), |child| format!("{}, ", child.program)),
+            ),
+        };
+        self.answer = Some(answer_in(text, main));
     }
 }
 
@@ -275,14 +277,10 @@ impl Peaks {
         }
     }
 
-    fn children_bytes(&self) -> u64 {
-        self.children.unwrap_or(0) * 1024
-    }
-
     /// Whether a child's peak is so much above the command's own that the question is about the child.
     fn is_of_child(&self) -> bool {
-        let larger = |own: u64| answer::is_larger(self.children_bytes(), own * 1024);
-        self.own.is_some_and(larger)
+        let both = self.own.zip(self.children);
+        both.is_some_and(|(own, children)| answer::is_larger(children * 1024, own * 1024))
     }
 
     /// The child whose peak is the children's, if it reported.
@@ -305,9 +303,9 @@ impl Peaks {
     }
 }
 
-fn answer_of(report: &Report) -> Answer {
+fn answer_in(text: String, report: &Report) -> Answer {
     Answer {
-        text: answer::sentence(report),
+        text,
         at_peak: Shares::of(&report.peak.ledger),
         at_exit: Shares::of(&report.ledger),
     }
@@ -321,7 +319,7 @@ fn process(report: &Report) -> Process {
         ppid: report.ppid,
         program: report.program.clone(),
         state: state(report),
-        answer: answer_of(report),
+        answer: answer_in(answer::sentence(report), report),
         samples: report.samples,
         rss_bytes: report.rss_bytes,
         peak_rss_kib: report.peak_bytes().div_ceil(1024),
