@@ -224,7 +224,7 @@ impl<P: Engines> Ready<P> {
         table.kept.lately.note(in_use + freed);
         let lately = table.kept.lately.most(now).saturating_sub(in_use);
         let room = budget.bound(0).max(in_use / share);
-        let room = room.max(budget.unpaid(lately, in_use, now));
+        let room = room.max(budget.unpaid(lately, 0, in_use, now));
         room.min(most) & !(P::page_size().bytes() - 1)
     }
 

@@ -73,7 +73,7 @@ impl Kept {
             room: 0,
             wanted: false,
             given: 0,
-            lately: Lately::NOTHING,
+            lately: Lately::SECONDS,
         }
     }
 

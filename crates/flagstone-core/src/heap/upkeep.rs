@@ -152,7 +152,7 @@ impl<P: Engines> Ready<P> {
         ) {
             (Course::Fell, _) | (_, Course::Fell) => {
                 if held {
-                    budget.forgive();
+                    budget.pages.forgive();
                 }
                 if held_ns >= HELD_LONG_NS {
                     budget.all.forgive();

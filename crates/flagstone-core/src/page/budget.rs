@@ -3,8 +3,8 @@
 //! ```text
 //!   bound  =  max(min, in use × share)   ≥   free pages + barns + kept huge blocks + sheaves
 //!                                            └ zones ┘    └──── parked ────────┘   └ estimated
-//!   above the bound   goes back, by whoever freed it; while something is owed for that, an eighth of
-//!                     what is in use stays; beyond CREDIT_NS what was in use in the last two seconds
+//!   above the bound   goes back, by whoever freed it; while something is owed for that, what was in use
+//!                     just now stays; beyond CREDIT_NS what was in use in the last two seconds
 //!   below             stays; after a deep fall of the heap it goes down to the floor, if paid for
 //! ```
 //!
@@ -15,9 +15,9 @@ use super::config::Retention;
 use crate::policy::{Allowance, HOLE_NS, PAGE_NS, SHRINK_NS, SLAB_NS};
 use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// Part of what is in use beyond the least bound that stays while something is owed. Why eight: a quarter makes programs
-/// whose sizes drift 5 % larger, and programs that swing 8 % faster (ADR 0036).
-const OWED_SHARE: usize = 8;
+/// Part of what is in use beyond the least bound that stays while something is owed, of what was in use just now. Why
+/// two: with four, programs that swing fault a fifth more pages; with one, they fault as many, and more may stay.
+const OWED_SHARE: usize = 2;
 
 /// Nanoseconds that giving back may cost a program beyond its share of the time. Why 500 ms: eight swings of 114 MB
 /// and thirty of 40. Halving it has longer ones keep memory sooner.
@@ -31,11 +31,11 @@ pub struct Budget {
     /// Of the bytes in use so many 1024ths may be free: a knob.
     pub share: AtomicUsize,
     /// Most bytes by what the process may use (ADR 0013).
-    most: AtomicUsize,
+    pub(super) most: AtomicUsize,
     /// Bytes in kept huge blocks.
     kept: AtomicUsize,
     /// Bytes of free objects that sheaves of CPUs may hold.
-    sheaves: AtomicUsize,
+    pub sheaves: AtomicUsize,
     /// What giving back free pages may cost below the bound.
     pub pages: Allowance,
     /// What giving back may cost at all.
@@ -143,35 +143,20 @@ impl Budget {
         self.kept.fetch_sub(bytes, Relaxed);
     }
 
-    /// From now on sheaves of CPUs count as `bytes`.
-    pub fn set_sheaves(&self, bytes: usize) {
-        self.sheaves.store(bytes, Relaxed);
-    }
-
-    /// Of bytes that were in use lately those that stay, unless they are many: all once the credit is used up; while
-    /// anything is owed, a part of those in use beyond the least bound, so that a heap that falls to nothing keeps none.
-    pub fn unpaid(&self, bytes: usize, in_use: usize, now: u64) -> usize {
-        match bytes <= self.most.load(Relaxed) && !self.all.affords(now) {
-            true => bytes,
+    /// Of free bytes that were in use `lately`, or `just_now`, those that stay: the first once the credit is used up, unless
+    /// they are many; the second while anything is owed, but none of a heap that falls to nothing.
+    pub fn unpaid(&self, lately: usize, just_now: usize, in_use: usize, now: u64) -> usize {
+        match lately <= self.most.load(Relaxed) && !self.all.affords(now) {
+            true => lately,
             false if self.affords(now) => 0,
-            false => bytes.min(in_use.saturating_sub(self.min.load(Relaxed)) / OWED_SHARE),
+            false => just_now.min(in_use.saturating_sub(self.min.load(Relaxed)) / OWED_SHARE),
         }
-    }
-
-    /// From now on no more than `most` bytes.
-    pub(super) fn set_most(&self, most: usize) {
-        self.most.store(most, Relaxed);
     }
 
     /// Whether giving back below the bound is paid for.
     #[must_use]
     pub fn affords(&self, now: u64) -> bool {
         self.pages.affords(now)
-    }
-
-    /// Forgets what pages are owed: what falls was held long enough to pay for itself.
-    pub fn forgive(&self) {
-        self.pages.forgive();
     }
 
     /// Charges pages that were given back and are wanted again.

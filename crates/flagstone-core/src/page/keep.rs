@@ -17,8 +17,9 @@ pub(super) struct Keep {
     low: usize,
     /// Given back and not wanted again yet.
     given: usize,
-    /// Pages in use.
+    /// Pages in use in the last seconds, and just now.
     lately: Lately,
+    just_now: Lately,
 }
 
 impl Keep {
@@ -29,7 +30,8 @@ impl Keep {
             fallen: false,
             low: 0,
             given: 0,
-            lately: Lately::NOTHING,
+            lately: Lately::SECONDS,
+            just_now: Lately::JUST_NOW,
         }
     }
 
@@ -68,9 +70,10 @@ impl Keep {
 
     /// Free pages that may stay at `now`.
     fn most(&mut self, budget: &Budget, in_use: usize, now: u64) -> usize {
-        // A quarter more: what is free does not always fit what is asked for.
-        let lately = (self.lately.most(now) / 4 * 5).saturating_sub(in_use);
-        let stays = budget.unpaid(lately << self.shift, in_use << self.shift, now) >> self.shift;
+        // More than was in use: what is free does not always fit what is asked for.
+        let lately = (self.lately.most(now) / 4 * 5).saturating_sub(in_use) << self.shift;
+        let just_now = (self.just_now.most(now) / 8 * 9).saturating_sub(in_use) << self.shift;
+        let stays = budget.unpaid(lately, just_now, in_use << self.shift, now) >> self.shift;
         match self.fallen && stays == 0 && budget.affords(now) {
             true => self.floor(budget, in_use),
             false => self.bound(budget, in_use).max(stays),
@@ -88,6 +91,7 @@ impl Keep {
     pub(super) fn note_use(&mut self, budget: &Budget, in_use: usize) {
         self.low = self.low.min(in_use);
         self.lately.note(in_use);
+        self.just_now.note(in_use);
         if self.fallen && in_use - self.low > self.floor(budget, self.low) {
             self.fallen = false;
         }
@@ -114,6 +118,7 @@ impl Keep {
 mod tests {
     use super::*;
     use crate::page::Retention;
+    use crate::sync::Ordering::Relaxed;
 
     const RULE: Retention = Retention {
         min_bytes: 16 << 20,
@@ -158,9 +163,9 @@ mod tests {
         assert!(!keep.is_excess(&budget, 90 * MIB, 10 * MIB, || 0));
         assert!(keep.is_excess(&budget, 90 * MIB + 1, 10 * MIB, || 0));
         assert_eq!(keep.target(&budget, 30 * MIB, 0), 70 * MIB / 4 * 3);
-        budget.set_most((60 * MIB) << 12);
+        budget.most.store((60 * MIB) << 12, Relaxed);
         assert!(keep.is_excess(&budget, 70 * MIB, 10 * MIB, || 0), "many");
-        budget.set_most(usize::MAX);
+        budget.most.store(usize::MAX, Relaxed);
         assert!(
             keep.is_excess(&budget, 17 * MIB, 10 * MIB, || 25_000_000_000),
             "paid"
@@ -168,17 +173,22 @@ mod tests {
     }
 
     #[test]
-    fn while_something_is_owed_an_eighth_stays_of_what_is_in_use_beyond_the_least() {
+    fn while_something_is_owed_what_was_in_use_just_now_stays_up_to_half_of_what_is_in_use() {
+        const MS: u64 = 1_000_000;
         let (mut keep, budget) = (Keep::new(PageSize::K4), Budget::new(&RULE));
         keep.note_use(&budget, 320 * MIB);
         keep.note_released(20 * MIB);
-        keep.note_reused(&budget, MIB, || 0);
-        for (in_use, stays) in [(240, 28), (208, 24), (144, 16), (0, 16)] {
+        keep.note_reused(&budget, 8 * MIB, || 0);
+        for (in_use, stays) in [(320, 40), (240, 112), (208, 96), (36, 16), (0, 16)] {
             assert!(!keep.is_excess(&budget, stays * MIB, in_use * MIB, || 0));
             assert!(keep.is_excess(&budget, stays * MIB + 1, in_use * MIB, || 0));
         }
-        let paid = || 1_000_000_000;
-        assert!(keep.is_excess(&budget, 16 * MIB + 1, 240 * MIB, paid));
+        keep.note_use(&budget, 240 * MIB);
+        let excess = |keep: &mut Keep, at| keep.is_excess(&budget, 30 * MIB + 1, 240 * MIB, || at);
+        assert!(!excess(&mut keep, 50 * MS), "in use just now");
+        assert!(!excess(&mut keep, 100 * MS), "the last time");
+        assert!(excess(&mut keep, 101 * MS), "still owed, but long ago");
+        assert!(!budget.affords(101 * MS));
     }
 
     #[test]

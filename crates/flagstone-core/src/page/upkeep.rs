@@ -39,7 +39,7 @@ impl<P: Pagesets> PageAllocator<P> {
             Retention::KEEP_ALL => usize::MAX,
             _ => means.store_bytes(),
         };
-        self.budget().set_most(most);
+        self.budget().most.store(most, Relaxed);
         let mut all = true;
         for zone in self.zones() {
             zone.size().set(&size);

@@ -290,7 +290,7 @@ impl<P: Engines> Slabs<P> {
             slots * cache.geometry().size() + slabs as usize * cache.geometry().slab_bytes()
         };
         let bytes = self.live_caches().map(of).sum();
-        self.pages().budget().set_sheaves(bytes);
+        self.pages().budget().sheaves.store(bytes, Relaxed);
         let (now, used) = (P::now(), self.used_bytes());
         let of = |cache: &Cache| {
             let course = Course::of(self, cache);
